@@ -115,14 +115,9 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 			source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, of(requestOf), over()),
 		}},
 	} {
-		cleaning, err := worker.New(ctx, Name+"-"+each.name, each.look, worker.Options{Concurrency: 2, FirstPause: firstPause, LastPause: lastPause, Timeout: timeout})
+		cleaning, err := worker.New(ctx, Name+"-"+each.name, each.look, worker.Options{Concurrency: 2, FirstPause: firstPause, LastPause: lastPause, Timeout: timeout}, each.sources...)
 		if err != nil {
 			return err
-		}
-		for _, watch := range each.sources {
-			if err := cleaning.Watch(watch); err != nil {
-				return fmt.Errorf("watching for %s: %w", each.name, err)
-			}
 		}
 		parts = append(parts, cleaning)
 	}

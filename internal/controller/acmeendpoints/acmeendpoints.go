@@ -146,38 +146,20 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 }
 
 func (r *reconciler) endpointWorker(ctx context.Context) (worker.Part, error) {
-	endpoints, err := worker.New(ctx, Name, reconcile.Func(r.reconcileEndpoint), worker.Options{FirstPause: firstPause, LastPause: lastPause, Timeout: timeout})
-	if err != nil {
-		return nil, err
-	}
 	changed := predicate.GenerationChangedPredicate{}
 	all := handler.EnqueueRequestsFromMapFunc(r.allEndpoints)
-	for _, watch := range []source.Source{
+	return worker.New(ctx, Name, reconcile.Func(r.reconcileEndpoint), worker.Options{FirstPause: firstPause, LastPause: lastPause, Timeout: timeout},
 		source.Kind[client.Object](r.cache, &v1alpha1.AcmeEndpoint{}, &handler.EnqueueRequestForObject{}, changed),
 		source.Kind[client.Object](r.cache, &v1alpha1.Signer{}, all, predicate.ResourceVersionChangedPredicate{}),
 		source.Kind[client.Object](r.cache, &v1alpha1.AcmeAccount{}, later(endpointOfAccount), comesAndGoes()),
 		source.Func(r.whenServerChanges), source.Func(r.whenBundlesChange),
-	} {
-		if err := endpoints.Watch(watch); err != nil {
-			return nil, fmt.Errorf("watching for AcmeEndpoints: %w", err)
-		}
-	}
-	return endpoints, nil
+	)
 }
 
 func (r *reconciler) keyWorker(ctx context.Context) (worker.Part, error) {
-	keys, err := worker.New(ctx, Name+"-keys", reconcile.Func(r.reconcileKey), worker.Options{FirstPause: firstPause, LastPause: lastPause, Timeout: timeout})
-	if err != nil {
-		return nil, err
-	}
-	for _, watch := range []source.Source{
+	return worker.New(ctx, Name+"-keys", reconcile.Func(r.reconcileKey), worker.Options{FirstPause: firstPause, LastPause: lastPause, Timeout: timeout},
 		source.Kind[client.Object](r.cache, &v1alpha1.AcmeExternalKey{}, &handler.EnqueueRequestForObject{}, predicate.ResourceVersionChangedPredicate{}),
 		source.Kind[client.Object](r.cache, &v1alpha1.AcmeEndpoint{}, handler.EnqueueRequestsFromMapFunc(r.keysOfEndpoint), predicate.GenerationChangedPredicate{}),
 		source.Kind[client.Object](r.cache, &v1alpha1.AcmeAccount{}, later(keyOfAccount), comesAndGoes()),
-	} {
-		if err := keys.Watch(watch); err != nil {
-			return nil, fmt.Errorf("watching for AcmeExternalKeys: %w", err)
-		}
-	}
-	return keys, nil
+	)
 }

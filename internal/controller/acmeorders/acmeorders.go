@@ -122,36 +122,26 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	if err := r.index(ctx); err != nil {
 		return err
 	}
-	working, err := worker.New(ctx, Name, r, worker.Options{Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: timeout})
+	byRequest := handler.EnqueueRequestsFromMapFunc(r.ordersOf)
+	requests := worker.OneVersion(cmv1.SchemeGroupVersion, "certificaterequests", r.Versions)
+	working, err := worker.New(ctx, Name, r, worker.Options{Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: timeout},
+		source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, fairqueue.New(r.Clock), finalized()),
+		source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, handler.EnqueueRequestsFromMapFunc(r.waitingBeside), approvedByPeople()),
+		source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, r.deleted.handler()),
+		source.Kind[client.Object](r.cache, &certificatesv1.CertificateSigningRequest{}, byRequest, answers()),
+		source.Func(func(ctx context.Context, queue worker.Queue) error {
+			go requests.Follow(ctx, "Following CertificateRequests of AcmeOrders", func(ctx context.Context, _ string) error {
+				if err := source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, byRequest, answers()).Start(ctx, queue); err != nil {
+					return err
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			return nil
+		}),
+	)
 	if err != nil {
 		return err
-	}
-	if err := working.Watch(source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, fairqueue.New(r.Clock), finalized())); err != nil {
-		return fmt.Errorf("watching AcmeOrders: %w", err)
-	}
-	if err := working.Watch(source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, handler.EnqueueRequestsFromMapFunc(r.waitingBeside), approvedByPeople())); err != nil {
-		return fmt.Errorf("watching AcmeOrders: %w", err)
-	}
-	if err := working.Watch(source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, r.deleted.handler())); err != nil {
-		return fmt.Errorf("watching AcmeOrders: %w", err)
-	}
-	if err := working.Watch(source.Kind[client.Object](r.cache, &certificatesv1.CertificateSigningRequest{}, handler.EnqueueRequestsFromMapFunc(r.ordersOf), answers())); err != nil {
-		return fmt.Errorf("watching CertificateSigningRequests: %w", err)
-	}
-	requests := worker.OneVersion(cmv1.SchemeGroupVersion, "certificaterequests", r.Versions)
-	err = working.Watch(source.Func(func(ctx context.Context, queue worker.Queue) error {
-		go requests.Follow(ctx, "Following CertificateRequests of AcmeOrders", func(ctx context.Context, _ string) error {
-			watch := source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, handler.EnqueueRequestsFromMapFunc(r.ordersOf), answers())
-			if err := watch.Start(ctx, queue); err != nil {
-				return err
-			}
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		return nil
-	}))
-	if err != nil {
-		return fmt.Errorf("watching CertificateRequests: %w", err)
 	}
 	defer r.Attempts.OfferIssue(r.atOnce)()
 	if r.Revoked != nil {

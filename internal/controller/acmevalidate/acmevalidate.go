@@ -134,11 +134,7 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	go wait.UntilWithContext(ctx, r.reserve, reserveEvery)
 	// Attempts continue after the reconciliation of their order has returned.
 	trying := reconcile.Func(func(_ context.Context, key reconcile.Request) (reconcile.Result, error) { return r.look(ctx, key) })
-	working, err := worker.New(ctx, Name, trying, worker.Options{Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause})
-	if err != nil {
-		return err
-	}
-	for _, watch := range []source.Source{
+	working, err := worker.New(ctx, Name, trying, worker.Options{Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause},
 		source.Func(func(_ context.Context, queue worker.Queue) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -146,10 +142,9 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 			return nil
 		}),
 		source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, fairqueue.New(r.Clock), asked()),
-	} {
-		if err := working.Watch(watch); err != nil {
-			return fmt.Errorf("watching AcmeOrders: %w", err)
-		}
+	)
+	if err != nil {
+		return err
 	}
 	defer r.running.Wait()
 	defer r.Attempts.Offer(r.atOnce(ctx))()

@@ -5,7 +5,6 @@ package approving
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -241,11 +240,10 @@ func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
 
 // watch runs the loop until ctx ends, for a kind that the API has now. Requests are also
 // approved while they are created.
-func (a *approver) watch(ctx context.Context, running controller.Controller, sources ...source.Source) error {
-	for _, watched := range append(sources, source.Func(a.retryWithPolicies(a.takes))) {
-		if err := running.Watch(watched); err != nil {
-			return fmt.Errorf("watching for requests to approve: %w", err)
-		}
+func (a *approver) watch(ctx context.Context, name string, work reconcile.Reconciler, o worker.Options, sources ...source.Source) error {
+	running, err := worker.New(ctx, name, work, o, append(sources, source.Func(a.retryWithPolicies(a.takes)))...)
+	if err != nil {
+		return err
 	}
 	a.OnCreate.Start(ctx, issueoncreate.Step{Resource: a.kind.Resource, Role: issueoncreate.Approve, Takes: a.takes, Reconciler: a})
 	return running.Start(ctx)

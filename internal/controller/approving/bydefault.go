@@ -97,13 +97,9 @@ const (
 
 func (d *byDefault) work(ctx context.Context, _ string) error {
 	const concurrency = 5
-	approving, err := worker.New(ctx, defaultName, d.cfg.Metrics.Count(defaultName, d), worker.Options{
+	return d.watch(ctx, defaultName, d.cfg.Metrics.Count(defaultName, d), worker.Options{
 		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute,
-	})
-	if err != nil {
-		return err
-	}
-	return d.watch(ctx, approving, source.Kind[client.Object](d.objects, d.kind.New(), fairqueue.New(d.Clock), changes(d.takes)))
+	}, source.Kind[client.Object](d.objects, d.kind.New(), fairqueue.New(d.Clock), changes(d.takes)))
 }
 
 // left approves, but for requests for CAs if these are reviewed.

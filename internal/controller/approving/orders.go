@@ -82,10 +82,6 @@ func (r *orders) Start(ctx context.Context) error {
 
 func (r *orders) work(ctx context.Context, _ string) error {
 	const concurrency = 8
-	approving, err := worker.New(ctx, ordersName, r, worker.Options{Concurrency: concurrency, FirstPause: 200 * time.Millisecond, LastPause: lastPause, Timeout: time.Minute})
-	if err != nil {
-		return err
-	}
 	named := predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return r.names(e.Object) || r.orderEnded(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -94,7 +90,7 @@ func (r *orders) work(ctx context.Context, _ string) error {
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(e event.GenericEvent) bool { return r.names(e.Object) || r.orderEnded(e.Object) },
 	}
-	return r.watch(ctx, approving,
+	return r.watch(ctx, ordersName, r, worker.Options{Concurrency: concurrency, FirstPause: 200 * time.Millisecond, LastPause: lastPause, Timeout: time.Minute},
 		source.Kind[client.Object](r.objects, r.kind.New(), fairqueue.New(r.Clock), begins(r.takes)),
 		source.Kind[client.Object](r.objects, &v1alpha1.AcmeOrder{}, handler.EnqueueRequestsFromMapFunc(requestOf), named))
 }

@@ -49,10 +49,8 @@ func (o *otherApprover) Start(ctx context.Context) error {
 }
 
 func (o *otherApprover) work(ctx context.Context, _ string) error {
-	looking, err := worker.New(ctx, defaultName+"-others", o, worker.Options{FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute})
-	if err == nil {
-		err = looking.Watch(source.Kind[client.Object](o.Leases, &coordinationv1.Lease{}, &handler.EnqueueRequestForObject{}))
-	}
+	looking, err := worker.New(ctx, defaultName+"-others", o, worker.Options{FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute},
+		source.Kind[client.Object](o.Leases, &coordinationv1.Lease{}, &handler.EnqueueRequestForObject{}))
 	if err != nil {
 		return err
 	}

@@ -123,14 +123,9 @@ func (c Config) work(ctx context.Context, _ string) (err error) {
 		parts = append(parts, r.secrets[entry])
 		watches = append(watches, source.Kind(r.secrets[entry], metadataOf(trusttarget.Secret), target))
 	}
-	working, err := worker.New(ctx, Component, r, worker.Options{Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause})
-	for _, watch := range watches {
-		if err == nil {
-			err = working.Watch(watch)
-		}
-	}
+	working, err := worker.New(ctx, Component, r, worker.Options{Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause}, watches...)
 	if err != nil {
-		return fmt.Errorf("watching for Bundles: %w", err)
+		return err
 	}
 	return worker.Run(ctx, append(parts, working)...)
 }

@@ -4,7 +4,6 @@ package certificateshim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -181,17 +180,7 @@ func (c *controller) serve(ctx context.Context, of kind, gateways cache.Cache) e
 		}
 	}
 	r := &reconciler{controller: c, kind: of, objects: objects, gateways: gateways, events: c.Events(of.component), told: map[types.NamespacedName][]notice{}}
-	working, err := worker.New(ctx, of.controller, c.Metrics.Count(of.controller, r), worker.Options{
-		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: passTimeout,
-	})
-	if err != nil {
-		return err
-	}
-	parts := []worker.Part{objects, manager.RunnableFunc(func(ctx context.Context) error {
-		objects.WaitForCacheSync(ctx) // changes of other objects look up these
-		return working.Start(ctx)
-	})}
-	watches := []source.Source{
+	parts, watches := []worker.Part{objects}, []source.Source{
 		source.Kind[client.Object](objects, of.object, &handler.EnqueueRequestForObject{}, predicate.Funcs{UpdateFunc: hasChanged}),
 		wakes(c.certificates, &cmv1.Certificate{}, r.ofCertificate),
 	}
@@ -201,13 +190,16 @@ func (c *controller) serve(ctx context.Context, of kind, gateways cache.Cache) e
 	case gateways != nil:
 		watches = append(watches, wakes(gateways, &gatewayv1.Gateway{}, r.ofGateway), wakes(c.Namespaces, &corev1.Namespace{}, r.ofNamespace))
 	}
-	for _, w := range watches {
-		err = errors.Join(err, working.Watch(w))
-	}
+	working, err := worker.New(ctx, of.controller, c.Metrics.Count(of.controller, r), worker.Options{
+		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: passTimeout,
+	}, watches...)
 	if err != nil {
-		return fmt.Errorf("watching for %s: %w", of.controller, err)
+		return err
 	}
-	return worker.Run(ctx, parts...)
+	return worker.Run(ctx, append(parts, manager.RunnableFunc(func(ctx context.Context) error {
+		objects.WaitForCacheSync(ctx) // changes of other objects look up these
+		return working.Start(ctx)
+	}))...)
 }
 
 // wakes returns the source of the objects that a change in a cache concerns. Its handler stays in

@@ -118,14 +118,9 @@ func (c *controller) work(ctx context.Context, _ string) error {
 	r.slots.seed(existing.Items)
 	working, err := worker.New(ctx, Name, r.Metrics.Count(Name, r), worker.Options{
 		Concurrency: r.Workers, FirstPause: firstPause, LastPause: lastPause, Timeout: passTime,
-	})
+	}, r.watches()...)
 	if err != nil {
 		return err
-	}
-	for _, watch := range r.watches() {
-		if err := working.Watch(watch); err != nil {
-			return fmt.Errorf("watching for %s: %w", Name, err)
-		}
 	}
 	defer r.Metrics.ShowChallenges(r.known)()
 	return working.Start(ctx)

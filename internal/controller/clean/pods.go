@@ -13,7 +13,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/api/certificates"
@@ -86,22 +85,12 @@ func (p *podCleaner) clean(ctx context.Context, version string) error {
 	if err := requests.IndexField(ctx, podAPI.New(), byNode, func(o client.Object) []string { return []string{viewOf(o).Node} }); err != nil {
 		return fmt.Errorf("indexing PodCertificateRequests: %w", err)
 	}
-	cleaning, err := p.newPodWorker(ctx, podAPI, requests)
+	sweeper := &podSweeper{podCleaner: p, version: podAPI, requests: requests, reported: map[string]time.Time{}}
+	cleaning, err := worker.New(ctx, "podcertificaterequestcleaner", sweeper, worker.Options{
+		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: workTimeout,
+	}, source.Kind[client.Object](requests, podAPI.New(), sweeper.schedule()))
 	if err != nil {
 		return err
 	}
 	return worker.Run(ctx, requests, cleaning)
-}
-
-// newPodWorker returns the worker that deletes old requests and those that
-// nodes have too many of.
-func (p *podCleaner) newPodWorker(ctx context.Context, podAPI certificates.PodRequestVersion, requests cache.Cache) (controller.Controller, error) {
-	sweeper := &podSweeper{podCleaner: p, version: podAPI, requests: requests, reported: map[string]time.Time{}}
-	cleaning, err := worker.New(ctx, "podcertificaterequestcleaner", sweeper, worker.Options{
-		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: workTimeout,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return cleaning, cleaning.Watch(source.Kind[client.Object](requests, podAPI.New(), sweeper.schedule()))
 }

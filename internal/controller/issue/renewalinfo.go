@@ -62,13 +62,9 @@ func (r *reconciler) newAsker(ctx context.Context) (ctrl.Controller, error) {
 		reconciler: r, places: fairshare.NewBudget(0, askersPerNamespace, 0),
 		silent: silentIssuers{all: map[certmanager.Signer]time.Time{}},
 	}
-	asking, err := worker.New(ctx, "certificates-renewal-information", a, worker.Options{
+	return worker.New(ctx, "certificates-renewal-information", a, worker.Options{
 		Concurrency: askers, FirstPause: firstPause, LastPause: lastPause, Timeout: passTimeout,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return asking, asking.Watch(source.Kind(r.objects, client.Object(&cmv1.Certificate{}), &handler.EnqueueRequestForObject{}))
+	}, source.Kind(r.objects, client.Object(&cmv1.Certificate{}), &handler.EnqueueRequestForObject{}))
 }
 
 // Reconcile asks the CA of one Certificate, if that is due.

@@ -118,13 +118,9 @@ func (k *rsaKeys) generate(ctx context.Context, name types.NamespacedName, crt *
 
 // newMaker returns the worker that makes the keys.
 func (k *rsaKeys) newMaker(ctx context.Context) (ctrl.Controller, error) {
-	making, err := worker.New(ctx, "certificates-rsa-keys", k, worker.Options{
+	return worker.New(ctx, "certificates-rsa-keys", k, worker.Options{
 		Concurrency: k.cores.all, FirstPause: firstPause, LastPause: lastPause, Timeout: passTimeout,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return making, making.Watch(source.Channel(k.wanted, queuedBy(k.order.Priority)))
+	}, source.Channel(k.wanted, queuedBy(k.order.Priority)))
 }
 
 // queuedBy queues the objects of events.

@@ -168,21 +168,15 @@ func ownersOf(o client.Object) []string {
 }
 
 func (r *reconciler) newWorker(ctx context.Context) (ctrl.Controller, error) {
-	issuing, err := worker.New(ctx, "certificates", r.Metrics.Count("certificates", r), worker.Options{
+	return worker.New(ctx, "certificates", r.Metrics.Count("certificates", r), worker.Options{
 		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: passTimeout,
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = errors.Join(
-		issuing.Watch(source.Kind(r.objects, client.Object(&cmv1.Certificate{}), r.certificateEvents())),
-		issuing.Watch(source.Kind(r.objects, client.Object(&cmv1.CertificateRequest{}), r.relativeEvents(certificatesOf))),
-		issuing.Watch(source.Kind(r.keys, client.Object(secretMetadata()), r.relativeEvents(ownersOf))),
-		issuing.Watch(source.Func(r.watchSecrets)),
-		issuing.Watch(source.Func(r.watchRevocations)),
-		issuing.Watch(source.Channel(r.rsa.made, queuedBy(r.order.finish))),
+	},
+		source.Kind(r.objects, client.Object(&cmv1.Certificate{}), r.certificateEvents()),
+		source.Kind(r.objects, client.Object(&cmv1.CertificateRequest{}), r.relativeEvents(certificatesOf)),
+		source.Kind(r.keys, client.Object(secretMetadata()), r.relativeEvents(ownersOf)),
+		source.Func(r.watchSecrets), source.Func(r.watchRevocations),
+		source.Channel(r.rsa.made, queuedBy(r.order.finish)),
 	)
-	return issuing, err
 }
 
 func secretMetadata() *metav1.PartialObjectMetadata {

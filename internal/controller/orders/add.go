@@ -121,23 +121,18 @@ func (r *reconciler) work(ctx context.Context, cache cache.Cache) error {
 	if r.Metrics != nil {
 		counted = r.Metrics.Count(Name, r)
 	}
-	working, err := worker.New(ctx, Name, counted, worker.Options{
-		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: timeout,
-	})
-	if err != nil {
-		return err
-	}
 	changed := predicate.ResourceVersionChangedPredicate{}
 	owner, waiting := handler.EnqueueRequestsFromMapFunc(orderOf), handler.EnqueueRequestsFromMapFunc(r.waitingFor)
-	for _, watch := range []source.Source{
+	working, err := worker.New(ctx, Name, counted, worker.Options{
+		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: timeout,
+	},
 		source.Kind[client.Object](cache, &acmev1.Order{}, fairqueue.New(r.Clock)),
 		source.Kind[client.Object](cache, &acmev1.Challenge{}, owner, changed),
 		source.Kind[client.Object](cache, &cmv1.Issuer{}, waiting, changed),
 		source.Kind[client.Object](cache, &cmv1.ClusterIssuer{}, waiting, changed),
-	} {
-		if err := working.Watch(watch); err != nil {
-			return fmt.Errorf("watching for Orders: %w", err)
-		}
+	)
+	if err != nil {
+		return err
 	}
 	return working.Start(ctx)
 }

@@ -134,12 +134,10 @@ func (r *reconciler) Start(ctx context.Context) error {
 }
 
 func (r *reconciler) work(ctx context.Context, _ string) error {
-	working, err := worker.New(ctx, name, r, worker.Options{Concurrency: concurrency, FirstPause: pause.First, LastPause: pause.Most, Timeout: 10 * time.Minute})
+	working, err := worker.New(ctx, name, r, worker.Options{Concurrency: concurrency, FirstPause: pause.First, LastPause: pause.Most, Timeout: 10 * time.Minute},
+		source.Kind(r.Revocations, &v1alpha1.Revocation{}, &handler.TypedEnqueueRequestForObject[*v1alpha1.Revocation]{}))
 	if err != nil {
 		return err
-	}
-	if err := working.Watch(source.Kind(r.Revocations, &v1alpha1.Revocation{}, &handler.TypedEnqueueRequestForObject[*v1alpha1.Revocation]{})); err != nil {
-		return fmt.Errorf("watching Revocations: %w", err)
 	}
 	return working.Start(ctx)
 }

@@ -2,7 +2,6 @@ package podsign
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -43,7 +41,9 @@ func (c *controller) work(ctx context.Context, version string) error {
 		return fmt.Errorf("making the cache of pods and their requests: %w", err)
 	}
 	r := &reconciler{controller: c, version: certificates.PodRequestVersions[version], objects: issueoncreate.Reader(objects)}
-	signing, err := c.newWorker(ctx, r, objects)
+	signing, err := worker.New(ctx, "podsign", r, worker.Options{
+		Concurrency: c.Settings.Concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute,
+	}, source.Kind[client.Object](objects, r.version.New(), fairqueue.New(c.Clock), r.predicate()), source.Func(r.retryWithSigners))
 	if err != nil {
 		return err
 	}
@@ -58,20 +58,6 @@ func stripPod(object any) (any, error) {
 		pod.Status = corev1.PodStatus{Phase: pod.Status.Phase}
 	}
 	return object, nil
-}
-
-func (c *controller) newWorker(ctx context.Context, r *reconciler, objects cache.Cache) (ctrl.Controller, error) {
-	signing, err := worker.New(ctx, "podsign", r, worker.Options{
-		Concurrency: c.Settings.Concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute,
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = errors.Join(
-		signing.Watch(source.Kind[client.Object](objects, r.version.New(), fairqueue.New(c.Clock), r.predicate())),
-		signing.Watch(source.Func(r.retryWithSigners)),
-	)
-	return signing, err
 }
 
 // predicate keeps requests that need no action out of the queue.

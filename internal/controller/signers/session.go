@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -58,29 +57,19 @@ func (c *controller) work(ctx context.Context, _ string) error {
 		return fmt.Errorf("making the cache of CAs: %w", err)
 	}
 	r := &reconciler{controller: c, objects: objects, secrets: secrets}
-	opening, err := r.newWorker(ctx)
+	opening, err := worker.New(ctx, "signers", r, worker.Options{
+		Concurrency: concurrency, FirstPause: 200 * time.Millisecond, LastPause: time.Minute, Timeout: time.Minute,
+	},
+		source.Kind(objects, client.Object(&v1alpha1.Signer{}), r.withRivals(), specChanges()),
+		source.Kind(secrets, client.Object(&corev1.Secret{}), handler.EnqueueRequestsFromMapFunc(r.signersOf)),
+		source.Func(r.watchCounts), source.Func(r.watchRevoked),
+	)
 	if err != nil {
 		return err
 	}
 	err = worker.Run(ctx, objects, secrets, opening)
 	r.writeLastCounts(ctx)
 	return err
-}
-
-func (r *reconciler) newWorker(ctx context.Context) (ctrl.Controller, error) {
-	opening, err := worker.New(ctx, "signers", r, worker.Options{
-		Concurrency: concurrency, FirstPause: 200 * time.Millisecond, LastPause: time.Minute, Timeout: time.Minute,
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = errors.Join(
-		opening.Watch(source.Kind(r.objects, client.Object(&v1alpha1.Signer{}), r.withRivals(), specChanges())),
-		opening.Watch(source.Kind(r.secrets, client.Object(&corev1.Secret{}), handler.EnqueueRequestsFromMapFunc(r.signersOf))),
-		opening.Watch(source.Func(r.watchCounts)),
-		opening.Watch(source.Func(r.watchRevoked)),
-	)
-	return opening, err
 }
 
 // specChanges filters out the changes that the controller itself writes.

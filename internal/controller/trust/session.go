@@ -2,7 +2,6 @@ package trust
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -56,18 +55,11 @@ func (p *publisher) publish(ctx context.Context, version string) error {
 // newWorker returns the worker that reconciles a signer's bundles when they or
 // its roots have changed.
 func (p *publisher) newWorker(ctx context.Context, kind schema.GroupVersionKind, objects cache.Cache) (controller.Controller, error) {
-	publishing, err := worker.New(ctx, "trust-bundle-publisher", &reconciler{publisher: p, kind: kind, objects: objects},
-		worker.Options{FirstPause: 200 * time.Millisecond, LastPause: 5 * time.Minute})
-	if err != nil {
-		return nil, err
-	}
 	bundles := &unstructured.Unstructured{}
 	bundles.SetGroupVersionKind(kind)
-	err = errors.Join(
-		publishing.Watch(source.Kind(objects, client.Object(bundles), p.schedule())),
-		publishing.Watch(source.Func(p.watchRoots)),
-	)
-	return publishing, err
+	return worker.New(ctx, "trust-bundle-publisher", &reconciler{publisher: p, kind: kind, objects: objects},
+		worker.Options{FirstPause: 200 * time.Millisecond, LastPause: 5 * time.Minute},
+		source.Kind(objects, client.Object(bundles), p.schedule()), source.Func(p.watchRoots))
 }
 
 // withoutOthers keeps the content of other publishers' bundles out of the

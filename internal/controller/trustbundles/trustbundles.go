@@ -89,18 +89,14 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 		return fmt.Errorf("making the cache of TrustBundles: %w", err)
 	}
 	r.bundles = bundles
-	working, err := worker.New(ctx, name, r, worker.Options{Concurrency: 10, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute})
-	if err != nil {
-		return err
-	}
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(trustBundle))
 	own := source.Kind[client.Object](bundles, object, &handler.EnqueueRequestForObject{},
 		predicate.GenerationChangedPredicate{})
-	for _, watched := range []source.Source{own, source.Func(r.follow)} {
-		if err := working.Watch(watched); err != nil {
-			return fmt.Errorf("watching TrustBundles: %w", err)
-		}
+	working, err := worker.New(ctx, name, r, worker.Options{Concurrency: 10, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute},
+		own, source.Func(r.follow))
+	if err != nil {
+		return err
 	}
 	return worker.Run(ctx, bundles, working)
 }

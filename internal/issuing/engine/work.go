@@ -6,7 +6,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -44,14 +43,9 @@ func (w Work) run(ctx context.Context, reconciler reconcile.Reconciler, watches 
 	}
 	o := w.Options
 	o.Concurrency, o.FirstPause, o.LastPause = cmp.Or(o.Concurrency, concurrency), cmp.Or(o.FirstPause, FirstPause), cmp.Or(o.LastPause, LastPause)
-	working, err := worker.New(ctx, w.Name, reconciler, o)
+	working, err := worker.New(ctx, w.Name, reconciler, o, append(watches, w.Wakes...)...)
 	if err != nil {
 		return err
-	}
-	for _, watch := range append(watches, w.Wakes...) {
-		if err := working.Watch(watch); err != nil {
-			return fmt.Errorf("watching for %s: %w", w.Name, err)
-		}
 	}
 	return working.Start(ctx)
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // Options configure a worker.
@@ -38,9 +39,8 @@ const NoTimeout = 100 * 365 * 24 * time.Hour
 // Queue is where a worker's objects wait.
 type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// New returns a worker that does not watch anything yet. It logs with the
-// logger of ctx.
-func New(ctx context.Context, name string, reconciler reconcile.Reconciler, o Options) (controller.Controller, error) {
+// New returns a worker of what the watches queue. It logs with the logger of ctx.
+func New(ctx context.Context, name string, reconciler reconcile.Reconciler, o Options, watches ...source.Source) (controller.Controller, error) {
 	worker, err := controller.NewUnmanaged(name, controller.Options{
 		Reconciler:              reconciler,
 		MaxConcurrentReconciles: o.Concurrency,
@@ -51,6 +51,9 @@ func New(ctx context.Context, name string, reconciler reconcile.Reconciler, o Op
 		CacheSyncTimeout:   NoTimeout,
 		Logger:             log.FromContext(ctx),
 	})
+	for i := 0; err == nil && i < len(watches); i++ {
+		err = worker.Watch(watches[i])
+	}
 	if err != nil {
 		return nil, fmt.Errorf("making the worker %s: %w", name, err)
 	}
