@@ -201,11 +201,11 @@ func TestServerPodRequestsWaitForRecords(t *testing.T) {
 // issuePod gives a pod's request a certificate.
 func (w world) issuePod(t *testing.T, request *certificatesv1beta1.PodCertificateRequest) {
 	t.Helper()
-	key, err := x509.ParsePKIXPublicKey(request.Spec.PKIXPublicKey)
+	stub, err := x509.ParseCertificateRequest(request.Spec.StubPKCS10Request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain, err := w.ca.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: request.Name}, key, pki.ClientUsages(), time.Hour, time.Now())
+	chain, err := w.ca.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: request.Name}, stub.PublicKey, pki.ClientUsages(), time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
