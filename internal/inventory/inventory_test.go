@@ -466,19 +466,21 @@ func TestContinueOfOthers(t *testing.T) {
 
 func FuzzDecodePack(f *testing.F) {
 	records := [][]byte{[]byte(`{"a":1}`), []byte(`{}`)}
-	valid, err := (&pack{records: records, filter: filter{1, 2}}).encode()
-	if err != nil {
-		f.Fatal(err)
+	for _, version := range []byte{packVersion, shortVersion} {
+		valid, err := (&pack{records: records, filter: filter{1, 2}}).encode(version)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(valid)
+		f.Add(valid[:len(valid)-3])
 	}
-	f.Add(valid)
-	f.Add(valid[:len(valid)-3])
 	f.Add([]byte{packVersion, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := decodePack(data)
 		if err != nil {
 			return
 		}
-		again, err := p.encode()
+		again, err := p.encode(packVersion)
 		if err != nil {
 			t.Fatal(err)
 		}
