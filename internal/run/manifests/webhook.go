@@ -61,6 +61,9 @@ func webhookObjects(cfg cluster.Config) []runtime.Object {
 	if cfg.AdmitsBundles() {
 		validating = append(validating, bundleWebhook(to(admissionwebhook.ValidatePath)))
 	}
+	if cfg.AdmitsTrustBundles() {
+		validating = append(validating, trustBundleWebhook(to(admissionwebhook.ValidatePath)))
+	}
 	if cfg.AdmitsPolicies() {
 		mutating = append(mutating, votingWebhook(to(admissionwebhook.MutateByPoliciesPath)), proposingWebhook(to(admissionwebhook.MutateByPoliciesPath)))
 		validating = append(validating, policyWebhooks(to(admissionwebhook.ValidateByPoliciesPath), to(admissionwebhook.AnswerPath), cfg.Policy)...)
@@ -146,6 +149,16 @@ func validatingWebhook(client admissionregistrationv1.WebhookClientConfig) admis
 // bundleWebhook checks the specs of Bundles, as trust-manager's does.
 func bundleWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
 	return closedWebhook(admissionwebhook.BundleName, client, rules(writing, trustmanager.GroupName, trustmanager.GroupVersion.Version, trustmanager.Resource))
+}
+
+// trustBundleWebhook checks the authors of TrustBundles that write ClusterTrustBundles. Others are
+// written while no pod answers.
+func trustBundleWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
+	hook := closedWebhook(admissionwebhook.TrustName, client, rules(writing, v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "trustbundles"))
+	hook.MatchConditions = []admissionregistrationv1.MatchCondition{{
+		Name: "cluster-target", Expression: "has(object.spec.target) && has(object.spec.target.clusterTrustBundle)",
+	}}
+	return hook
 }
 
 // closedWebhook returns a webhook without whose answer nothing is written.
