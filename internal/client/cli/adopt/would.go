@@ -3,8 +3,6 @@ package adopt
 import (
 	"context"
 	"crypto/x509"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -23,6 +21,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/trustmanager"
 	"github.com/certplane/certplane/internal/client/cli/print"
+	"github.com/certplane/certplane/internal/issuing/names"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/injection"
 	"github.com/certplane/certplane/internal/policy/issuance"
@@ -41,9 +40,8 @@ const (
 	readers = 16
 )
 
-// readCertificates reads the Certificates and their Secrets, takes fingerprints, and runs the
-// decisions of the controller certificates on them.
-func (m *reader) readCertificates(ctx context.Context, p *Plan) (err error) {
+// readCertificates takes fingerprints, and runs the decisions of the controller certificates.
+func (m *mover) readCertificates(ctx context.Context, p *Plan) (err error) {
 	if p.crts, err = listAs[cmv1.Certificate](ctx, m, p, topicCertificates, cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind).GroupKind()); err != nil {
 		return err
 	}
@@ -97,7 +95,7 @@ func outlivesCA(s *corev1.Secret) bool {
 }
 
 // secret returns a Secret, or nil if it does not exist.
-func (m *reader) secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+func (m *mover) secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	found := &corev1.Secret{}
 	if exists, err := m.exists(ctx, namespace, name, found); err != nil || !exists {
 		return nil, err
@@ -106,7 +104,7 @@ func (m *reader) secret(ctx context.Context, namespace, name string) (*corev1.Se
 }
 
 // decide notes what the controller would do with a Certificate now.
-func (m *reader) decide(p *Plan, s issuance.Situation) {
+func (m *mover) decide(p *Plan, s issuance.Situation) {
 	name := nameOf(s.Certificate)
 	if start := issuance.DefaultBackoff().Decide(s, m.now); !start.Why.None() {
 		p.WouldIssue = append(p.WouldIssue, Change{"Certificate " + name, start.Why.Message})
@@ -130,7 +128,7 @@ func (m *reader) decide(p *Plan, s issuance.Situation) {
 }
 
 // wouldShim runs the decisions of ingress-shim, and of gateway-shim if it is chosen.
-func (m *reader) wouldShim(ctx context.Context, p *Plan) error {
+func (m *mover) wouldShim(ctx context.Context, p *Plan) error {
 	settings := shim.Settings{IngressSettings: shim.DefaultIngressSettings(), GatewaySettings: shim.DefaultGatewaySettings()}
 	for stanza, into := range map[string]any{"ingressShim": &settings.IngressSettings, "gatewayShim": &settings.GatewaySettings} {
 		set, _, _ := unstructured.NestedMap(p.Configuration, "certManager", stanza)
@@ -138,7 +136,7 @@ func (m *reader) wouldShim(ctx context.Context, p *Plan) error {
 			return err
 		}
 	}
-	s := shims{reader: m, plan: p, settings: settings, stored: map[string]*cmv1.Certificate{}, owned: map[types.UID][]*cmv1.Certificate{}}
+	s := shims{mover: m, plan: p, settings: settings, stored: map[string]*cmv1.Certificate{}, owned: map[types.UID][]*cmv1.Certificate{}}
 	for _, crt := range p.crts {
 		s.stored[nameOf(crt)] = crt
 		if owner := metav1.GetControllerOfNoCopy(crt); owner != nil {
@@ -158,7 +156,7 @@ func (m *reader) wouldShim(ctx context.Context, p *Plan) error {
 		}
 	}
 	if len(s.lag) > 0 {
-		p.warn(topicShims, fmt.Sprintf("%s behind the annotations of their Ingress or Gateway, until a change that cert-manager also writes: %s", print.Number(len(s.lag), "Certificate"), some(s.lag)))
+		p.warn(topicShims, fmt.Sprintf("%s behind the annotations of their Ingress or Gateway, until a change that cert-manager also writes: %s", print.Number(len(s.lag), "Certificate"), names.List(s.lag)))
 	}
 	p.ok(topicShims, "%s of Ingresses and Gateways go on", print.Number(s.count, "Certificate"))
 	return nil
@@ -166,7 +164,7 @@ func (m *reader) wouldShim(ctx context.Context, p *Plan) error {
 
 // shims are the Certificates of Ingresses and Gateways.
 type shims struct {
-	*reader
+	*mover
 	plan     *Plan
 	settings shim.Settings
 	stored   map[string]*cmv1.Certificate
@@ -176,7 +174,7 @@ type shims struct {
 }
 
 func (s *shims) gateways(ctx context.Context) error {
-	gateways, err := listAs[gatewayv1.Gateway](ctx, s.reader, s.plan, topicShims, shim.GatewayKind.GroupKind())
+	gateways, err := listAs[gatewayv1.Gateway](ctx, s.mover, s.plan, topicShims, shim.GatewayKind.GroupKind())
 	if err != nil {
 		return err
 	}
@@ -185,7 +183,7 @@ func (s *shims) gateways(ctx context.Context) error {
 		byName[nameOf(o)] = o
 		s.look(o, shim.GatewayKind)
 	}
-	sets, err := listAs[gatewayv1.ListenerSet](ctx, s.reader, s.plan, topicShims, shim.ListenerSetKind.GroupKind())
+	sets, err := listAs[gatewayv1.ListenerSet](ctx, s.mover, s.plan, topicShims, shim.ListenerSetKind.GroupKind())
 	for _, o := range sets {
 		gateway := byName[shim.ParentOf(o).String()]
 		if gateway == nil || !s.settings.ListenerSets {
@@ -251,7 +249,7 @@ func (s *shims) look(o metav1.Object, kind schema.GroupVersionKind) {
 }
 
 // wouldInject runs the decisions of cainjector.
-func (m *reader) wouldInject(ctx context.Context, p *Plan) error {
+func (m *mover) wouldInject(ctx context.Context, p *Plan) error {
 	same := 0
 	for _, kind := range injection.Kinds {
 		if p.part("cainjector") == nil {
@@ -296,7 +294,7 @@ func (m *reader) wouldInject(ctx context.Context, p *Plan) error {
 
 // targets looks at Bundles, and takes digests of the ConfigMaps and Secrets that they write.
 // certplane leaves targets as they are that trust-manager has written for the present Bundle.
-func (m *reader) targets(ctx context.Context, p *Plan) error {
+func (m *mover) targets(ctx context.Context, p *Plan) error {
 	bundles, err := listAs[trustmanager.Bundle](ctx, m, p, topicBundles, trustmanager.GroupVersion.WithKind(trustmanager.Kind).GroupKind())
 	if err != nil {
 		return err
@@ -307,31 +305,21 @@ func (m *reader) targets(ctx context.Context, p *Plan) error {
 			p.warn(topicBundles, fmt.Sprintf("Bundle %s is not synced: certplane writes its targets, unless they cannot be written", b.Name), m.Line("kubectl", "describe", "bundle", b.Name))
 		}
 	}
-	configMaps, secrets := &corev1.ConfigMapList{}, &corev1.SecretList{}
-	err = errors.Join(m.api.List(ctx, configMaps, client.HasLabels{trustmanager.BundleLabel}), m.api.List(ctx, secrets, client.HasLabels{trustmanager.BundleLabel}))
-	if skip, err := p.unread(topicBundles, "ConfigMaps and Secrets with the label "+trustmanager.BundleLabel, err); err != nil || skip {
-		return err
-	}
-	for _, o := range configMaps.Items {
-		content, err := json.Marshal([]any{o.Data, o.BinaryData})
+	for _, kind := range []string{"ConfigMap", "Secret"} {
+		written, err := m.list(ctx, p, topicBundles, schema.GroupKind{Kind: kind}, client.HasLabels{trustmanager.BundleLabel})
 		if err != nil {
-			return fmt.Errorf("reading ConfigMap %s: %w", nameOf(&o), err)
+			return err
 		}
-		p.before.Objects["ConfigMap "+nameOf(&o)] = digest(content)
-	}
-	for _, o := range secrets.Items {
-		content, err := json.Marshal(o.Data)
-		if err != nil {
-			return fmt.Errorf("reading Secret %s: %w", nameOf(&o), err)
+		for _, o := range written {
+			p.before.Objects[kind+" "+nameOf(&o)] = digest(fmt.Append(nil, o.Object["data"], o.Object["binaryData"])) // sorted by keys
 		}
-		p.before.Objects["Secret "+nameOf(&o)] = digest(content)
 	}
 	p.ok(topicBundles, "%s with %s", print.Number(len(bundles), "Bundle"), print.Number(len(p.before.Objects), "target"))
 	return nil
 }
 
 // source returns the CAs that an injected object asks for.
-func (m *reader) source(ctx context.Context, from injection.Source) ([]*x509.Certificate, *injection.Problem, error) {
+func (m *mover) source(ctx context.Context, from injection.Source) ([]*x509.Certificate, *injection.Problem, error) {
 	if from.Annotation == cmv1.WantInjectAPIServerCAAnnotation {
 		published := &corev1.ConfigMap{}
 		if _, err := m.exists(ctx, "kube-system", "kube-root-ca.crt", published); err != nil {
