@@ -99,8 +99,7 @@ func (cfg Config) connect() (*mover, error) {
 	return &mover{Config: cfg, data: d, program: d.Programs[at], api: api, now: cfg.Now()}, nil
 }
 
-// Read compares a program with certplane. It changes nothing, and returns an error only if the
-// program is not in the cluster, or the cluster does not answer.
+// Read compares a program with certplane, without changes. It fails if the program is not there.
 func Read(ctx context.Context, cfg Config) (*Plan, error) {
 	m, err := cfg.connect()
 	if err != nil {
@@ -151,8 +150,7 @@ func (p *Plan) fail(topic, text string, next ...string) {
 	p.Add(topic, check.Check{Result: check.Failed, Text: text, Next: next})
 }
 
-// unread notes that objects could not be read, and reports whether the move can be planned
-// without them. A kind that the cluster does not have is not in use.
+// unread notes that objects could not be read. A kind that the cluster does not have is not in use.
 func (p *Plan) unread(topic, what string, err error) (skip bool, failed error) {
 	switch {
 	case err == nil:

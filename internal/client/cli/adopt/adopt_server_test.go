@@ -273,7 +273,7 @@ spec:
 // The settings of trust-manager are in the configuration, and what must be done by hand is listed.
 func TestReadTrustManager(t *testing.T) {
 	w := newWorld(t, "trust-manager")
-	text := part("trust-manager", "trust-manager", "v0.24.0", "--trust-namespace=trust, --filter-expired-certificates=true, --secret-targets-enabled=true, --webhook-port=6443, --leader-election-lease-duration=15s")
+	text := part("trust-manager", "trust-manager", "v0.24.0", "--trust-namespace=trust, --filter-expired-certificates=true, --default-package-location=/packages/a.json, --webhook-port=6443, --leader-election-lease-duration=15s")
 	w.deploy(strings.ReplaceAll(text, "quay.io/jetstack/cert-manager-trust-manager", "quay.io/jetstack/trust-manager"))
 	w.create("{apiVersion: v1, kind: ServiceAccount, metadata: {name: trust-manager, namespace: cert-manager}}")
 	p := w.read()
@@ -284,7 +284,7 @@ func TestReadTrustManager(t *testing.T) {
 	if want := "[@trust-manager] map[alsoHold:[map[name:trust-manager-leader-election namespace:cert-manager]]] map[filterExpired:true trustNamespace:trust]"; got != want {
 		t.Errorf("configuration: %s", got)
 	}
-	if got := texts(p, check.Warning); !strings.Contains(got, "--secret-targets-enabled of the controller has no counterpart") {
+	if got := texts(p, check.Warning); !strings.Contains(got, "--default-package-location of the controller has no counterpart") {
 		t.Errorf("warnings:\n%s", got)
 	}
 }
@@ -293,12 +293,13 @@ func TestReadTrustManager(t *testing.T) {
 // not synced.
 func TestTargets(t *testing.T) {
 	w := newWorld(t, "trust-manager")
-	w.deploy(strings.ReplaceAll(part("trust-manager", "trust-manager", "v0.24.0", ""), "quay.io/jetstack/cert-manager-trust-manager", "quay.io/jetstack/trust-manager"))
+	w.deploy(strings.ReplaceAll(part("trust-manager", "trust-manager", "v0.24.0", "--secret-targets-enabled"), "quay.io/jetstack/cert-manager-trust-manager", "quay.io/jetstack/trust-manager"))
 	w.create("{apiVersion: v1, kind: ServiceAccount, metadata: {name: trust-manager, namespace: cert-manager}}")
 	root, err := pki.NewRoot(pki.UnrecordedSigning, "root", apitest.NewKey(t), time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.create("{apiVersion: trust.cert-manager.io/v1alpha1, kind: Bundle, metadata: {name: secret}, spec: {sources: [{configMap: {name: none, key: none}}], target: {secret: {key: ca.crt}}}}")
 	bundle := func(name, source, key string) *unstructured.Unstructured {
 		return w.object(fmt.Sprintf(`
 apiVersion: trust.cert-manager.io/v1alpha1
@@ -315,8 +316,12 @@ spec: {sources: [%s], target: {configMap: {key: %s}}}
 	}
 	apitest.Eventually(t, "the target is written", func() bool { return w.get(&corev1.ConfigMap{}, "default", "good") })
 	before := w.write()
-	if got := texts(w.read(), check.Warning); !strings.Contains(got, "Bundle bad is not synced") || strings.Contains(got, "Bundle good") {
+	p := w.read()
+	if got := texts(p, check.Warning); !strings.Contains(got, "Bundle bad is not synced") || strings.Contains(got, "Bundle good") {
 		t.Errorf("warnings:\n%s", got)
+	}
+	if got := fmt.Sprint(p.Configuration["trustManager"]); !strings.Contains(got, "secretTargets:[secret]") {
+		t.Errorf("the configuration has %s", got)
 	}
 	verified := func() string {
 		report, err := adopt.Verify(t.Context(), w.config, before)

@@ -106,8 +106,7 @@ func asUnstructured(o runtime.Object) (*unstructured.Unstructured, error) {
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// objects returns the objects that install certplane with a configuration; the first one of the
-// others is the namespace.
+// objects returns the objects that install certplane; the first of the others is the namespace.
 func (m *mover) objects(cfg map[string]any) (definitions, others []*unstructured.Unstructured, err error) {
 	text, err := yaml.Marshal(cfg)
 	if err != nil {

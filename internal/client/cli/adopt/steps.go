@@ -323,7 +323,7 @@ func (m *mover) lead(ctx context.Context, s *state, ours bool) (bool, error) {
 	return true, nil
 }
 
-// stop stops the controllers of the program, after their webhook: certplane's has checked since step 2.
+// stop stops the controllers of the program. Their webhook goes first: certplane's also checks.
 func (m *mover) stop(ctx context.Context, s *state) error {
 	leaders := slices.DeleteFunc(slices.Clone(s.Parts), func(part Part) bool { return part.Lease == "" })
 	return inOrder(
@@ -478,7 +478,7 @@ func (m *mover) uninstall(ctx context.Context, s *state) error {
 	)
 }
 
-// uninstallLine returns the command that uninstalls the program, and no other with its instance label.
+// uninstallLine returns the command that uninstalls the program, and nothing else of its instance.
 func (m *mover) uninstallLine(s *state) string {
 	switch {
 	case s.Release != "":

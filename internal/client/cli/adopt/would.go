@@ -299,7 +299,11 @@ func (m *mover) targets(ctx context.Context, p *Plan) error {
 	if err != nil {
 		return err
 	}
+	controller := p.part("controller")
 	for _, b := range bundles {
+		if b.Spec.Target.Secret != nil && controller != nil && controller.value("secret-targets-enabled", "") == "true" {
+			p.add("trustManager.secretTargets", b.Name)
+		}
 		synced := meta.FindStatusCondition(b.Status.Conditions, trustmanager.ConditionSynced)
 		if synced == nil || synced.Status != metav1.ConditionTrue || synced.ObservedGeneration != b.Generation {
 			p.warn(topicBundles, fmt.Sprintf("Bundle %s is not synced: certplane writes its targets, unless they cannot be written", b.Name), m.Line("kubectl", "describe", "bundle", b.Name))
