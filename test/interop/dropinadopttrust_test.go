@@ -123,15 +123,22 @@ func TestDropInAdoptTrustManager(t *testing.T) {
 	const path = "/apis/trust.cert-manager.io/v1alpha1/bundles"
 	newProbe := func() *admissionProbe {
 		bad := r.bundle("probe")
-		bad["spec"].(map[string]any)["sources"] = []any{}
+		bad["spec"].(map[string]any)["sources"] = []any{map[string]any{"configMap": map[string]any{"name": "none"}}} // without a key
 		return &admissionProbe{path: path, good: r.bundle("probe"), bad: bad, admitted: `"kind":"Bundle"`, refused: `admission webhook \"trust.cert-manager.io\" denied the request: `}
 	}
 	install := func() {
 		d.apply(t, strings.ReplaceAll(deployedTrustManager, "CA,", base64.StdEncoding.EncodeToString(ca)+","))
 		p.reconcile(t)
+		probe, wrong := newProbe(), ""
+		defer func() { t.Logf("installed; the last wrong answer was %q", wrong) }()
 		eventually(t, "the webhook of trust-manager validates", func() bool {
-			probe := newProbe()
-			return probe.wrongIf(t, d, true) == "" && probe.wrongIf(t, d, false) == ""
+			for _, good := range []bool{true, false} {
+				if answer := probe.wrongIf(t, d, good); answer != "" {
+					wrong = answer
+					return false
+				}
+			}
+			return true
 		})
 	}
 	holds := func(ofCertplane bool) {
@@ -201,4 +208,14 @@ func TestDropInAdoptTrustManager(t *testing.T) {
 		stopProbe()
 		probe.judge(t)
 	}
+
+	d.begin(t, "by-hand")
+	before := d.state(t, bundleKinds...)
+	written = filepath.Join(t.TempDir(), "by-hand")
+	d.adopt(t, "trust-manager", "--write", written).succeeded(t)
+	p.byHand(t, written)
+	holds(true)
+	syncs("by-hand")
+	d.unchanged(t, before)
+	d.untouched(t, bundleKinds...)
 }

@@ -65,7 +65,7 @@ type Plan struct {
 	keepsKeys bool // at renewal, unless a Certificate says otherwise
 	before    Before
 	bindings  []*unstructured.Unstructured // the copied ones
-	by        *mover
+	by        *reader
 }
 
 // Change is a change that certplane would make.
@@ -74,8 +74,8 @@ type Change struct {
 	Why    string `json:"why"`
 }
 
-// mover reads one cluster, and takes the steps of a move there.
-type mover struct {
+// reader reads one cluster.
+type reader struct {
 	Config
 	data
 	program
@@ -96,7 +96,7 @@ func (cfg Config) connect() (*mover, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mover{Config: cfg, data: d, program: d.Programs[at], api: api, now: cfg.Now()}, nil
+	return &mover{&reader{Config: cfg, data: d, program: d.Programs[at], api: api, now: cfg.Now()}}, nil
 }
 
 // Read compares a program with certplane, without changes. It fails if the program is not there.
@@ -108,14 +108,14 @@ func Read(ctx context.Context, cfg Config) (*Plan, error) {
 	return m.read(ctx)
 }
 
-func (m *mover) newPlan() *Plan {
+func (m *reader) newPlan() *Plan {
 	return &Plan{
 		Report: check.NewReport(), Program: m.Name, Parts: []Part{}, Settings: []Setting{}, Trusted: []Trusted{}, WouldIssue: []Change{}, WouldWrite: []Change{}, Configuration: map[string]any{}, by: m,
 		before: Before{Program: m.Name, Time: metav1.NewTime(m.now), Certificates: map[string]Fingerprint{}, Objects: map[string]string{}},
 	}
 }
 
-func (m *mover) read(ctx context.Context) (*Plan, error) {
+func (m *reader) read(ctx context.Context) (*Plan, error) {
 	p := m.newPlan()
 	looks := []func(context.Context, *Plan) error{m.findParts, m.versions, m.mapSettings, m.kinds, m.trusted}
 	looks = append(looks, m.comparisons()...)
@@ -131,7 +131,7 @@ func (m *mover) read(ctx context.Context) (*Plan, error) {
 }
 
 // comparisons look at what the move must not change.
-func (m *mover) comparisons() []func(context.Context, *Plan) error {
+func (m *reader) comparisons() []func(context.Context, *Plan) error {
 	if m.Name == "cert-manager" {
 		return []func(context.Context, *Plan) error{m.readCertificates, m.wouldInject}
 	}
@@ -165,14 +165,14 @@ func (p *Plan) unread(topic, what string, err error) (skip bool, failed error) {
 }
 
 // list returns the objects of a kind, or nothing if they cannot be read.
-func (m *mover) list(ctx context.Context, p *Plan, topic string, kind schema.GroupKind, options ...client.ListOption) ([]unstructured.Unstructured, error) {
+func (m *reader) list(ctx context.Context, p *Plan, topic string, kind schema.GroupKind, options ...client.ListOption) ([]unstructured.Unstructured, error) {
 	found, err := explain.ListAnyVersion(ctx, m.api, kind, options...)
 	_, err = p.unread(topic, kind.String(), err)
 	return found, err
 }
 
 // listAs is list for typed objects.
-func listAs[T any](ctx context.Context, m *mover, p *Plan, topic string, kind schema.GroupKind) ([]*T, error) {
+func listAs[T any](ctx context.Context, m *reader, p *Plan, topic string, kind schema.GroupKind) ([]*T, error) {
 	found, err := m.list(ctx, p, topic, kind)
 	typed := make([]*T, len(found))
 	for i := range found {

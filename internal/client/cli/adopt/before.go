@@ -90,7 +90,7 @@ func Verify(ctx context.Context, cfg Config, file string) (check.Report, error) 
 	return m.verify(ctx, before)
 }
 
-func (m *mover) verify(ctx context.Context, before Before) (check.Report, error) {
+func (m *reader) verify(ctx context.Context, before Before) (check.Report, error) {
 	// The program may be gone by now: only what is compared is read.
 	p := m.newPlan()
 	p.Parts = []Part{{Name: "cainjector"}}
@@ -140,7 +140,6 @@ func (m *mover) verify(ctx context.Context, before Before) (check.Report, error)
 	return verdict.Report, nil
 }
 
-// decode decodes JSON values.
 func decode(from map[string]any, into any) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from, into); err != nil {
 		return fmt.Errorf("reading an object: %w", err)

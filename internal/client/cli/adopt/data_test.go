@@ -20,14 +20,14 @@ import (
 	"github.com/certplane/certplane/internal/run/cluster"
 )
 
-func newReader(t *testing.T, name string) *mover {
+func newReader(t *testing.T, name string) *reader {
 	t.Helper()
 	d, err := readData()
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := slices.IndexFunc(d.Programs, func(p program) bool { return p.Name == name })
-	return &mover{data: d, program: d.Programs[at]}
+	return &reader{data: d, program: d.Programs[at]}
 }
 
 // fieldsOf adds the paths of the fields of a configuration file.

@@ -35,7 +35,6 @@ type data struct {
 	Policies []string          `json:"policies"`
 }
 
-// program is a program that can be replaced.
 type program struct {
 	Name    string   `json:"name"`
 	Set     string   `json:"set"`     // of certplane's controllers in its place
@@ -92,7 +91,7 @@ func (p *Plan) part(name string) *Part {
 const topicVersion = "Version"
 
 // findParts finds the Deployments of the program, by their images or by the labels of the chart.
-func (m *mover) findParts(ctx context.Context, p *Plan) error {
+func (m *reader) findParts(ctx context.Context, p *Plan) error {
 	all := &appsv1.DeploymentList{}
 	if err := m.api.List(ctx, all); err != nil && !served.IsMissing(err) {
 		return fmt.Errorf("looking for %s: listing Deployments: %w", m.Name, err)
@@ -145,7 +144,7 @@ func older(is, than string) bool {
 }
 
 // versions checks the versions, and by which tool the program was installed.
-func (m *mover) versions(ctx context.Context, p *Plan) error {
+func (m *reader) versions(ctx context.Context, p *Plan) error {
 	for _, part := range p.Parts {
 		where := fmt.Sprintf("%s of %s, Deployment %s/%s, version %q", part.Name, m.Name, part.Namespace, part.Deployment, part.Version)
 		switch {
@@ -164,7 +163,7 @@ func (m *mover) versions(ctx context.Context, p *Plan) error {
 }
 
 // keeper returns the name of a program that puts back a deleted object; empty if no mark shows one.
-func (m *mover) keeper(o metav1.Object) string {
+func (m *reader) keeper(o metav1.Object) string {
 	for _, marks := range []map[string]string{o.GetAnnotations(), o.GetLabels()} {
 		for _, key := range slices.Sorted(maps.Keys(marks)) {
 			if keeper := m.Keepers[key]; keeper != "" {
@@ -176,7 +175,7 @@ func (m *mover) keeper(o metav1.Object) string {
 }
 
 // exists reads an object, and reports whether it exists.
-func (m *mover) exists(ctx context.Context, namespace, name string, into client.Object) (bool, error) {
+func (m *reader) exists(ctx context.Context, namespace, name string, into client.Object) (bool, error) {
 	err := m.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
 	return err == nil, client.IgnoreNotFound(err)
 }

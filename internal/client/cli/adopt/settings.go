@@ -76,7 +76,7 @@ func convert(value, as string) any {
 }
 
 // rowOf returns the first row that is meant; nil if there is none.
-func (m *mover) rowOf(part string, meant func(row) bool) *row {
+func (m *reader) rowOf(part string, meant func(row) bool) *row {
 	at := slices.IndexFunc(m.Settings, func(r row) bool { return (r.Part == "" || r.Part == part) && meant(r) })
 	if at < 0 {
 		return nil
@@ -93,7 +93,7 @@ func (part *Part) value(flag, otherwise string) string {
 }
 
 // findGiven reads the flags and the configuration file of a part. Flags override the file.
-func (m *mover) findGiven(ctx context.Context, p *Plan, part *Part) error {
+func (m *reader) findGiven(ctx context.Context, p *Plan, part *Part) error {
 	flags, fields := map[string]string{}, map[string]string{}
 	args := append(slices.Concat(part.container.Command, part.container.Args), "-")
 	for i, arg := range args {
@@ -132,7 +132,7 @@ func (m *mover) findGiven(ctx context.Context, p *Plan, part *Part) error {
 }
 
 // configFile returns the configuration file that a ConfigMap of the pod contains.
-func (m *mover) configFile(ctx context.Context, part *Part, file string) (content map[string]any, err error) {
+func (m *reader) configFile(ctx context.Context, part *Part, file string) (content map[string]any, err error) {
 	for _, mount := range part.container.VolumeMounts {
 		for _, volume := range part.found.Spec.Template.Spec.Volumes {
 			if mount.MountPath != path.Dir(file) || volume.Name != mount.Name || volume.ConfigMap == nil {
@@ -172,7 +172,6 @@ func flatten(at string, value any, into map[string]string) {
 	into[at] = strings.Join(joined, ",")
 }
 
-// set sets a field of the configuration.
 func (p *Plan) set(at string, value any) {
 	// The path leads through maps only: the configuration was made here, or is valid.
 	_ = unstructured.SetNestedField(p.Configuration, value, strings.Split(at, ".")...)
@@ -204,7 +203,7 @@ func (p *Plan) chooses(name string) bool {
 }
 
 // mapSettings maps the settings, and completes the configuration.
-func (m *mover) mapSettings(ctx context.Context, p *Plan) (err error) {
+func (m *reader) mapSettings(ctx context.Context, p *Plan) (err error) {
 	if p.Configuration, err = m.present(ctx); err != nil {
 		return err
 	}
@@ -232,7 +231,7 @@ func (m *mover) mapSettings(ctx context.Context, p *Plan) (err error) {
 	return nil
 }
 
-func (m *mover) mapSetting(p *Plan, flag string, s Setting) {
+func (m *reader) mapSetting(p *Plan, flag string, s Setting) {
 	isOfPods := slices.ContainsFunc(m.OwnPods, func(begin string) bool { return strings.HasPrefix(flag+"=", begin) })
 	switch r := s.row; {
 	case r != nil:
@@ -257,7 +256,7 @@ func (m *mover) mapSetting(p *Plan, flag string, s Setting) {
 }
 
 // present returns the configuration of the installed controllers, which the plan completes.
-func (m *mover) present(ctx context.Context) (map[string]any, error) {
+func (m *reader) present(ctx context.Context) (map[string]any, error) {
 	cfg, installed := map[string]any{"apiVersion": "config.certplane.dev/v1alpha1", "kind": "ControllersConfiguration"}, &corev1.ConfigMap{}
 	if found, err := m.exists(ctx, rights.ClusterNamespace, controllersName, installed); err != nil || !found {
 		return cfg, err
@@ -269,7 +268,7 @@ func (m *mover) present(ctx context.Context) (map[string]any, error) {
 }
 
 // chooseControllers chooses the controllers that cert-manager runs.
-func (m *mover) chooseControllers(p *Plan) {
+func (m *reader) chooseControllers(p *Plan) {
 	controller, injector := p.part("controller"), p.part("cainjector")
 	if only := controller.value("namespace", ""); only != "" {
 		p.fail(topicSettings, fmt.Sprintf("cert-manager works in the namespace %s only, certplane in all namespaces", only))
@@ -304,7 +303,7 @@ func (m *mover) chooseControllers(p *Plan) {
 }
 
 // mapGates applies feature gates, and defaults of the version that could change a certificate.
-func (m *mover) mapGates(p *Plan) {
+func (m *reader) mapGates(p *Plan) {
 	controller := p.part("controller")
 	p.set("certManager.renewalInformation", false) // a window of a CA can begin before renewBefore
 	p.keepsKeys = older(controller.Version, "1.18.0")
@@ -331,7 +330,7 @@ type release struct {
 
 // readRelease reads the release of Helm that installed the program: the values that its user has
 // set, and whether an uninstallation deletes the definitions, and with them all objects.
-func (m *mover) readRelease(ctx context.Context, p *Plan) error {
+func (m *reader) readRelease(ctx context.Context, p *Plan) error {
 	name := p.Parts[0].found.Annotations["meta.helm.sh/release-name"]
 	r, err := m.release(ctx, p.Parts[0].Namespace, name)
 	if skip, err := p.unread(topicVersion, "Secrets in "+p.Parts[0].Namespace+", with the release of Helm", err); err != nil || skip || r == nil {
@@ -354,7 +353,7 @@ func (m *mover) readRelease(ctx context.Context, p *Plan) error {
 }
 
 // ofChart returns what becomes of a value of the chart.
-func (m *mover) ofChart(at string) string {
+func (m *reader) ofChart(at string) string {
 	best := ""
 	for begin := range m.Chart {
 		if strings.HasPrefix(at, begin) && len(begin) > len(best) {
@@ -365,7 +364,7 @@ func (m *mover) ofChart(at string) string {
 }
 
 // release returns the deployed release of a name; nil if there is none.
-func (m *mover) release(ctx context.Context, namespace, name string) (*release, error) {
+func (m *reader) release(ctx context.Context, namespace, name string) (*release, error) {
 	found := &corev1.SecretList{}
 	if name == "" {
 		return nil, nil

@@ -40,6 +40,9 @@ const (
 // Watching is the default of Config.Watch.
 const Watching = 10 * time.Minute
 
+// mover takes the steps of a move.
+type mover struct{ *reader }
+
 // step is a step of the move. At every moment, each webhook configuration with the policy Fail has
 // a ready pod behind it, and one for the program's objects is installed.
 type step struct {

@@ -36,7 +36,7 @@ var (
 )
 
 // kinds looks at the kinds of the program, and at kinds that certplane does not serve.
-func (m *mover) kinds(ctx context.Context, p *Plan) error {
+func (m *reader) kinds(ctx context.Context, p *Plan) error {
 	definitions, err := m.list(ctx, p, topicUse, definitionKind)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (m *mover) kinds(ctx context.Context, p *Plan) error {
 }
 
 // usage looks at the issuers and Certificates, and at what cert-manager is doing now.
-func (m *mover) usage(ctx context.Context, p *Plan) error {
+func (m *reader) usage(ctx context.Context, p *Plan) error {
 	for _, kind := range []string{cmv1.IssuerKind, cmv1.ClusterIssuerKind} {
 		issuers, err := m.list(ctx, p, topicUse, schema.GroupKind{Group: certmanager.Group, Kind: kind})
 		if err != nil {
@@ -133,7 +133,7 @@ func (n need) matches(r rbacv1.PolicyRule) bool {
 }
 
 // trusted finds the bindings, of other programs, that name the account of the controller.
-func (m *mover) trusted(ctx context.Context, p *Plan) error {
+func (m *reader) trusted(ctx context.Context, p *Plan) error {
 	controller := p.part("controller")
 	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: controller.Namespace, Name: controller.Account}
 	for _, kind := range []string{"RoleBinding", "ClusterRoleBinding"} {
@@ -184,7 +184,7 @@ func (m *mover) trusted(ctx context.Context, p *Plan) error {
 const instanceLabel, nameLabel = "app.kubernetes.io/instance", "app.kubernetes.io/name"
 
 // labelNames are the values of nameLabel that its installation gives to the program's objects.
-func (m *mover) labelNames() []string {
+func (m *reader) labelNames() []string {
 	all := []string{m.Name}
 	for _, of := range m.Parts[1:] {
 		all = append(all, of.Component)
@@ -193,12 +193,12 @@ func (m *mover) labelNames() []string {
 }
 
 // owns reports whether an object has the labels of the program's installation.
-func (m *mover) owns(o metav1.Object) bool {
+func (m *reader) owns(o metav1.Object) bool {
 	return slices.Contains(m.labelNames(), o.GetLabels()[nameLabel]) && o.GetLabels()[instanceLabel] != ""
 }
 
 // mentions finds policies and clouds that trust the controller's account by name, for people to change.
-func (m *mover) mentions(ctx context.Context, p *Plan, controller *Part) error {
+func (m *reader) mentions(ctx context.Context, p *Plan, controller *Part) error {
 	theirs, ours := fmt.Sprintf("system:serviceaccount:%s:%s", controller.Namespace, controller.Account), fmt.Sprintf("system:serviceaccount:%s:", rights.ClusterNamespace)
 	for _, name := range m.Policies {
 		found, err := m.list(ctx, p, topicTrust, schema.ParseGroupKind(name))

@@ -41,7 +41,7 @@ const (
 )
 
 // readCertificates takes fingerprints, and runs the decisions of the controller certificates.
-func (m *mover) readCertificates(ctx context.Context, p *Plan) (err error) {
+func (m *reader) readCertificates(ctx context.Context, p *Plan) (err error) {
 	if p.crts, err = listAs[cmv1.Certificate](ctx, m, p, topicCertificates, cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind).GroupKind()); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func outlivesCA(s *corev1.Secret) bool {
 }
 
 // secret returns a Secret, or nil if it does not exist.
-func (m *mover) secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+func (m *reader) secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	found := &corev1.Secret{}
 	if exists, err := m.exists(ctx, namespace, name, found); err != nil || !exists {
 		return nil, err
@@ -104,7 +104,7 @@ func (m *mover) secret(ctx context.Context, namespace, name string) (*corev1.Sec
 }
 
 // decide notes what the controller would do with a Certificate now.
-func (m *mover) decide(p *Plan, s issuance.Situation) {
+func (m *reader) decide(p *Plan, s issuance.Situation) {
 	name := nameOf(s.Certificate)
 	if start := issuance.DefaultBackoff().Decide(s, m.now); !start.Why.None() {
 		p.WouldIssue = append(p.WouldIssue, Change{"Certificate " + name, start.Why.Message})
@@ -128,7 +128,7 @@ func (m *mover) decide(p *Plan, s issuance.Situation) {
 }
 
 // wouldShim runs the decisions of ingress-shim, and of gateway-shim if it is chosen.
-func (m *mover) wouldShim(ctx context.Context, p *Plan) error {
+func (m *reader) wouldShim(ctx context.Context, p *Plan) error {
 	settings := shim.Settings{IngressSettings: shim.DefaultIngressSettings(), GatewaySettings: shim.DefaultGatewaySettings()}
 	for stanza, into := range map[string]any{"ingressShim": &settings.IngressSettings, "gatewayShim": &settings.GatewaySettings} {
 		set, _, _ := unstructured.NestedMap(p.Configuration, "certManager", stanza)
@@ -136,7 +136,7 @@ func (m *mover) wouldShim(ctx context.Context, p *Plan) error {
 			return err
 		}
 	}
-	s := shims{mover: m, plan: p, settings: settings, stored: map[string]*cmv1.Certificate{}, owned: map[types.UID][]*cmv1.Certificate{}}
+	s := shims{reader: m, plan: p, settings: settings, stored: map[string]*cmv1.Certificate{}, owned: map[types.UID][]*cmv1.Certificate{}}
 	for _, crt := range p.crts {
 		s.stored[nameOf(crt)] = crt
 		if owner := metav1.GetControllerOfNoCopy(crt); owner != nil {
@@ -164,7 +164,7 @@ func (m *mover) wouldShim(ctx context.Context, p *Plan) error {
 
 // shims are the Certificates of Ingresses and Gateways.
 type shims struct {
-	*mover
+	*reader
 	plan     *Plan
 	settings shim.Settings
 	stored   map[string]*cmv1.Certificate
@@ -174,7 +174,7 @@ type shims struct {
 }
 
 func (s *shims) gateways(ctx context.Context) error {
-	gateways, err := listAs[gatewayv1.Gateway](ctx, s.mover, s.plan, topicShims, shim.GatewayKind.GroupKind())
+	gateways, err := listAs[gatewayv1.Gateway](ctx, s.reader, s.plan, topicShims, shim.GatewayKind.GroupKind())
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (s *shims) gateways(ctx context.Context) error {
 		byName[nameOf(o)] = o
 		s.look(o, shim.GatewayKind)
 	}
-	sets, err := listAs[gatewayv1.ListenerSet](ctx, s.mover, s.plan, topicShims, shim.ListenerSetKind.GroupKind())
+	sets, err := listAs[gatewayv1.ListenerSet](ctx, s.reader, s.plan, topicShims, shim.ListenerSetKind.GroupKind())
 	for _, o := range sets {
 		gateway := byName[shim.ParentOf(o).String()]
 		if gateway == nil || !s.settings.ListenerSets {
@@ -249,7 +249,7 @@ func (s *shims) look(o metav1.Object, kind schema.GroupVersionKind) {
 }
 
 // wouldInject runs the decisions of cainjector.
-func (m *mover) wouldInject(ctx context.Context, p *Plan) error {
+func (m *reader) wouldInject(ctx context.Context, p *Plan) error {
 	same := 0
 	for _, kind := range injection.Kinds {
 		if p.part("cainjector") == nil {
@@ -294,7 +294,7 @@ func (m *mover) wouldInject(ctx context.Context, p *Plan) error {
 
 // targets looks at Bundles, and takes digests of the ConfigMaps and Secrets that they write.
 // certplane leaves targets as they are that trust-manager has written for the present Bundle.
-func (m *mover) targets(ctx context.Context, p *Plan) error {
+func (m *reader) targets(ctx context.Context, p *Plan) error {
 	bundles, err := listAs[trustmanager.Bundle](ctx, m, p, topicBundles, trustmanager.GroupVersion.WithKind(trustmanager.Kind).GroupKind())
 	if err != nil {
 		return err
@@ -323,7 +323,7 @@ func (m *mover) targets(ctx context.Context, p *Plan) error {
 }
 
 // source returns the CAs that an injected object asks for.
-func (m *mover) source(ctx context.Context, from injection.Source) ([]*x509.Certificate, *injection.Problem, error) {
+func (m *reader) source(ctx context.Context, from injection.Source) ([]*x509.Certificate, *injection.Problem, error) {
 	if from.Annotation == cmv1.WantInjectAPIServerCAAnnotation {
 		published := &corev1.ConfigMap{}
 		if _, err := m.exists(ctx, "kube-system", "kube-root-ca.crt", published); err != nil {

@@ -22,7 +22,7 @@ var stepsFile string
 // the manifests with the copied bindings, values for the program's chart, the steps as commands,
 // and before.json. None of them contains a secret.
 func (p *Plan) Write(ctx context.Context, dir string) error {
-	m := p.by
+	m := &mover{p.by}
 	if there, err := os.ReadDir(dir); err == nil && len(there) > 0 {
 		return fmt.Errorf("--write: the folder %s is not empty: name another", dir)
 	}
