@@ -466,14 +466,22 @@ func (d *dropIn) cmctl(t *testing.T) {
 	if said := verb("inspect", "secret", "-n", "default", "ingress-0"); !strings.Contains(said, "ingress-0.example.com") {
 		t.Errorf("cmctl inspect secret says %s", said)
 	}
-	// No issuer answers requests of this group, so that a person can decide.
+	// certplane may not approve requests to this kind of issuer, so that a person decides.
+	other := definition("example.com", "otherissuers", "OtherIssuer")
+	if made := d.do(t, call{method: http.MethodPost, path: kindPaths["customresourcedefinitions"], body: other}); made.Code != http.StatusCreated {
+		t.Fatalf("%+v", made)
+	}
 	for name, decide := range map[string]string{"approved": "approve", "denied": "deny"} {
 		request := newCertificateRequest(t, "cmctl-"+name, "ca")
-		request["spec"].(map[string]any)["issuerRef"] = map[string]any{"name": "none", "kind": "None", "group": "example.com"}
+		request["spec"].(map[string]any)["issuerRef"] = map[string]any{"name": "none", "kind": "OtherIssuer", "group": "example.com"}
 		if made := d.create(t, "", request); made.Code != http.StatusCreated {
 			t.Fatalf("%+v", made)
 		}
-		verb(decide, "-n", "default", "cmctl-"+name)
+		eventually(t, "cmctl "+decide+" works, as soon as the webhook knows the kind", func() bool {
+			decided := run(t, d.dir, path, decide, "-n", "default", "cmctl-"+name, "--kubeconfig", d.admin)
+			<-decided.ended
+			return decided.err == nil
+		})
 		if at := requestsPath + "/cmctl-" + name; !d.has(t, at, strings.ToUpper(name[:1])+name[1:]) {
 			t.Errorf("cmctl %s has not decided", decide)
 		}

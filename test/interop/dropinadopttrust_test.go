@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -115,6 +116,14 @@ func TestDropInAdoptTrustManager(t *testing.T) {
 	p.start = map[string]func() *process{
 		"cert-manager/trust-manager": func() *process {
 			running := d.trustManager(t, "-lease-namespace", "cert-manager", "-webhook-port", port, "-webhook-certificate-dir", folder)
+			eventually(t, "its webhook listens", func() bool {
+				connection, err := net.Dial("tcp", "127.0.0.1:"+port)
+				if err != nil {
+					return false
+				}
+				connection.Close()
+				return true
+			})
 			d.serveAt(t, "cert-manager", "trust-manager", port)
 			return running
 		},

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -159,8 +160,7 @@ func (m *mover) remove(ctx context.Context, objects ...*unstructured.Unstructure
 	return nil
 }
 
-// Back takes the steps back: certplane's webhook for the objects goes first, then its controllers,
-// which release the leases; then the program runs again.
+// Back takes the steps back: the program runs again, then certplane's webhook and controllers go.
 func Back(ctx context.Context, cfg Config) error {
 	m, err := cfg.connect()
 	if err != nil {
@@ -198,15 +198,19 @@ func Back(ctx context.Context, cfg Config) error {
 	})
 	hooks, others := split(surplus, webhooksKind)
 	pods, others := split(others, deploymentKind.Kind)
-	return inOrder(
+	return inOrder( // the program waits for its leases, and validates, before certplane stops
+		func() error { return m.scale(ctx, s.Parts, func(part Part) int32 { return max(1, part.Replicas) }) },
+		func() error {
+			isWaiting := func(_ Part, d *appsv1.Deployment) bool { return d.Status.AvailableReplicas == 0 }
+			return m.until(ctx, "the pods of "+m.Name+" are ready", func() (bool, error) { return m.noneRuns(ctx, s, isWaiting) })
+		},
+		func() error { return m.restore(ctx, s.Webhooks) },
 		func() error { return m.unplug(ctx, hooks...) },
 		func() error { return m.remove(ctx, pods...) }, // they release the leases
 		func() error { return m.apply(ctx, former...) },
-		func() error { return m.scale(ctx, s.Parts, func(part Part) int32 { return max(1, part.Replicas) }) },
 		func() error {
 			return m.until(ctx, m.Name+" holds its leases", func() (bool, error) { return m.lead(ctx, s, false) })
 		},
-		func() error { return m.restore(ctx, s.Webhooks) },
 		func() error { return m.remove(ctx, others...) },
 		func() error {
 			fmt.Fprintf(m.Out, "%s works again\n", m.Name)
@@ -227,7 +231,6 @@ func (m *mover) restore(ctx context.Context, hooks []*unstructured.Unstructured)
 	return nil
 }
 
-// inOrder calls functions until one returns an error.
 func inOrder(calls ...func() error) error {
 	for _, call := range calls {
 		if err := call(); err != nil {

@@ -40,7 +40,6 @@ const (
 // Watching is the default of Config.Watch.
 const Watching = 10 * time.Minute
 
-// mover takes the steps of a move.
 type mover struct{ *reader }
 
 // step is a step of the move. At every moment, each webhook configuration with the policy Fail has
@@ -344,7 +343,6 @@ func (m *mover) stop(ctx context.Context, s *state) error {
 	)
 }
 
-// scale sets the replicas of the Deployments of parts, if they exist.
 func (m *mover) scale(ctx context.Context, parts []Part, replicas func(Part) int32) error {
 	for _, part := range parts {
 		patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas(part)))
@@ -382,8 +380,7 @@ func (m *mover) watch(ctx context.Context, s *state) error {
 	}
 }
 
-// webhooksKind is the end of the kinds of webhook configurations.
-const webhooksKind = "WebhookConfiguration"
+const webhooksKind = "WebhookConfiguration" // the end of two kinds
 
 // webhooks returns the webhook configurations of the program.
 func (m *mover) webhooks(ctx context.Context) (found []*unstructured.Unstructured, err error) {
