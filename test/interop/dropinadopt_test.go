@@ -471,21 +471,22 @@ func (d *dropIn) cmctl(t *testing.T) {
 	if made := d.do(t, call{method: http.MethodPost, path: kindPaths["customresourcedefinitions"], body: other}); made.Code != http.StatusCreated {
 		t.Fatalf("%+v", made)
 	}
-	for name, decide := range map[string]string{"approved": "approve", "denied": "deny"} {
-		request := newCertificateRequest(t, "cmctl-"+name, "ca")
+	for decision, decide := range map[string]string{"Approved": "approve", "Denied": "deny"} {
+		name := newcomer(d.who) + "-" + decide
+		request := newCertificateRequest(t, name, "ca")
 		request["spec"].(map[string]any)["issuerRef"] = map[string]any{"name": "none", "kind": "OtherIssuer", "group": "example.com"}
 		if made := d.create(t, "", request); made.Code != http.StatusCreated {
 			t.Fatalf("%+v", made)
 		}
 		eventually(t, "cmctl "+decide+" works, as soon as the webhook knows the kind", func() bool {
-			decided := run(t, d.dir, path, decide, "-n", "default", "cmctl-"+name, "--kubeconfig", d.admin)
+			decided := run(t, d.dir, path, decide, "-n", "default", name, "--kubeconfig", d.admin)
 			<-decided.ended
 			return decided.err == nil
 		})
-		if at := requestsPath + "/cmctl-" + name; !d.has(t, at, strings.ToUpper(name[:1])+name[1:]) {
+		if !d.has(t, requestsPath+"/"+name, decision) {
 			t.Errorf("cmctl %s has not decided", decide)
 		}
-		d.do(t, call{method: http.MethodDelete, path: requestsPath + "/cmctl-" + name})
+		d.do(t, call{method: http.MethodDelete, path: requestsPath + "/" + name})
 	}
 	name := newcomer(d.who) + "-renewed"
 	made := fleet{certificates: 1}.objects()[0]
