@@ -154,27 +154,40 @@ endpoints: [{addresses: [%[5]s], conditions: {ready: true}}]
 `, service, namespace, name, port, hostAddress(t)))
 }
 
-// admissionProbe asks the API 20 times a second whether it admits a good and a bad
-// CertificateRequest, without storing them.
+// admissionProbe asks the API 20 times a second whether it admits a good and a bad object, without
+// storing them.
 type admissionProbe struct {
+	path      string
+	good, bad map[string]any
+	// admitted is a part of the answer to the good one; refused is one of the answer to the bad one.
+	admitted, refused string
+
 	asked, wrong atomic.Int64
 	first        atomic.Pointer[string] // the first wrong answer
 }
 
-// startAdmissionProbe asks until stop is called.
-func (d *dropIn) startAdmissionProbe(t *testing.T) (probe *admissionProbe, stop func()) {
+// probeRequests asks with CertificateRequests. The webhook also completes the good one.
+func probeRequests(t *testing.T) *admissionProbe {
 	t.Helper()
-	good, bad := newCertificateRequest(t, "probe", "ca"), newCertificateRequest(t, "probe", "ca")
-	bad["spec"].(map[string]any)["request"] = base64.StdEncoding.EncodeToString([]byte("not a request"))
-	probe = &admissionProbe{}
+	probe := &admissionProbe{
+		path: requestsPath, good: newCertificateRequest(t, "probe", "ca"), bad: newCertificateRequest(t, "probe", "ca"),
+		admitted: `"username":"`, refused: `admission webhook \"webhook.cert-manager.io\" denied the request: `,
+	}
+	probe.bad["spec"].(map[string]any)["request"] = base64.StdEncoding.EncodeToString([]byte("not a request"))
+	return probe
+}
+
+// start asks until stop is called.
+func (probe *admissionProbe) start(t *testing.T, d *dropIn) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var asking sync.WaitGroup
 	const clients = 4
 	for range clients {
 		asking.Go(func() {
 			for tick := time.NewTicker(clients * time.Second / 20); ; {
-				for object, admitted := range map[*map[string]any]bool{&good: true, &bad: false} {
-					if wrong := d.wrongAdmission(t, *object, admitted); wrong != "" {
+				for _, wrong := range []string{probe.wrongIf(t, d, true), probe.wrongIf(t, d, false)} {
+					if wrong != "" {
 						probe.wrong.Add(1)
 						probe.first.CompareAndSwap(nil, &wrong)
 					}
@@ -193,13 +206,25 @@ func (d *dropIn) startAdmissionProbe(t *testing.T) (probe *admissionProbe, stop 
 		asking.Wait()
 	}
 	t.Cleanup(stop)
-	return probe, stop
+	return stop
 }
 
-// wrongAdmission sends a CertificateRequest that the webhook must admit, and complete, or refuse. It
-// returns what is wrong with the answer.
-func (d *dropIn) wrongAdmission(t *testing.T, object map[string]any, admitted bool) string {
-	response, err := d.client.Do(d.request(t, call{method: http.MethodPost, path: requestsPath + "?dryRun=All", body: object}))
+// judge fails the test if an answer was wrong.
+func (probe *admissionProbe) judge(t *testing.T) {
+	t.Helper()
+	t.Logf("a good and a bad object were sent %d times", probe.asked.Load())
+	if n := probe.wrong.Load(); n > 0 {
+		t.Errorf("%d times the API gave a wrong answer, first\n%s", n, *probe.first.Load())
+	}
+}
+
+// wrongIf sends the good or the bad object, and returns what is wrong with the answer.
+func (probe *admissionProbe) wrongIf(t *testing.T, d *dropIn, good bool) string {
+	object := probe.bad
+	if good {
+		object = probe.good
+	}
+	response, err := d.client.Do(d.request(t, call{method: http.MethodPost, path: probe.path + "?dryRun=All", body: object}))
 	if err != nil {
 		return err.Error()
 	}
@@ -209,9 +234,9 @@ func (d *dropIn) wrongAdmission(t *testing.T, object map[string]any, admitted bo
 	switch {
 	case err != nil:
 		return err.Error()
-	case admitted && response.StatusCode == http.StatusCreated && strings.Contains(text, `"username":"`): // the webhook sets it
+	case good && response.StatusCode == http.StatusCreated && strings.Contains(text, probe.admitted):
 		return ""
-	case !admitted && response.StatusCode < 500 && strings.Contains(text, `admission webhook \"webhook.cert-manager.io\" denied the request: `):
+	case !good && response.StatusCode < 500 && strings.Contains(text, probe.refused):
 		return ""
 	}
 	return fmt.Sprintf("%d %s", response.StatusCode, text)
@@ -224,6 +249,7 @@ type pods struct {
 	start   map[string]func() *process // by namespace/name of the Deployment
 	ending  map[string]func()          // called before the process ends
 	running map[string]*process
+	account string // one whose token certplane requests
 }
 
 // reconcile runs what the Deployments request, and tells their status.
@@ -292,7 +318,7 @@ func (p *pods) startOwn(t *testing.T) *process {
 	t.Helper()
 	d := p.d
 	eventually(t, "the rights are known", func() bool {
-		return d.may(t, "certplane-controllers", "create", "serviceaccounts/token", "cert-manager-issuers")
+		return d.may(t, "certplane-controllers", "create", "serviceaccounts/token", p.account)
 	})
 	d.own = d.kubeconfig(t, "own", map[string]any{"token": d.token(t, "certplane-controllers")})
 	config := d.do(t, call{method: http.MethodGet, path: "/api/v1/namespaces/certplane-system/configmaps/certplane-controllers"}).object(t)["data"].(map[string]any)["config.yaml"].(string)
@@ -355,6 +381,12 @@ func (p *process) uninstall(t *testing.T, d *dropIn, done *bool) {
 // asImage are the flags of a move without questions.
 var asImage = []string{"--yes", "--image", "registry.example.com/certplane:v1"}
 
+// took reports whether the program says that a step is done.
+func (p *process) took(step int) bool {
+	said := p.output.tail(1 << 20)
+	return strings.Contains(said, fmt.Sprintf("Step %d: done", step)) || strings.Contains(said, fmt.Sprintf("Step %d is done", step))
+}
+
 // allSteps takes all steps, and is killed at the beginning of each one after the first.
 func (p *pods) allSteps(t *testing.T, program string) {
 	t.Helper()
@@ -363,15 +395,15 @@ func (p *pods) allSteps(t *testing.T, program string) {
 		taken := p.d.adopt(t, program, append([]string{"--run", "--watch", "1s"}, asImage...)...)
 		p.while(t, taken, func() bool {
 			taken.uninstall(t, p.d, &uninstalled)
-			return step < 7 && strings.Contains(taken.output.tail(1<<20), fmt.Sprintf("Step %d: done", step))
+			return step < 7 && taken.took(step)
 		})
 		if step == 7 {
 			taken.succeeded(t)
 			return
 		}
 		kill(taken)
-		if said := taken.output.tail(1 << 20); !strings.Contains(said, fmt.Sprintf("Step %d: done", step)) {
-			t.Fatalf("step %d was not taken:\n%s", step, said)
+		if !taken.took(step) {
+			t.Fatalf("step %d was not taken:\n%s", step, taken.output.tail(1<<20))
 		}
 	}
 }
@@ -384,7 +416,7 @@ func (p *pods) byHand(t *testing.T, folder string) {
 		t.Fatal(err)
 	}
 	commands := regexp.MustCompile("`(certplane [^`]+)`").FindAllStringSubmatch(string(page), -1)
-	if len(commands) < 10 {
+	if len(commands) < 6 {
 		t.Errorf("there are only %d commands in\n%s", len(commands), page)
 	}
 	for _, command := range commands {
@@ -421,6 +453,65 @@ func (d *dropIn) issuedOnce(t *testing.T) {
 	}
 }
 
+// cmctl runs verbs of cmctl, on a request of its own.
+func (d *dropIn) cmctl(t *testing.T) {
+	t.Helper()
+	path := peer(t, "cmctl")
+	verb := func(args ...string) string {
+		return run(t, d.dir, path, append(args, "--kubeconfig", d.admin)...).succeeded(t)
+	}
+	if said := verb("check", "api"); !strings.Contains(said, "The cert-manager API is ready") {
+		t.Errorf("cmctl check api says %s", said)
+	}
+	if said := verb("inspect", "secret", "-n", "default", "ingress-0"); !strings.Contains(said, "ingress-0.example.com") {
+		t.Errorf("cmctl inspect secret says %s", said)
+	}
+	// certplane may not approve requests to this kind of issuer, so that a person decides.
+	other := definition("example.com", "otherissuers", "OtherIssuer")
+	if made := d.do(t, call{method: http.MethodPost, path: kindPaths["customresourcedefinitions"], body: other}); made.Code != http.StatusCreated {
+		t.Fatalf("%+v", made)
+	}
+	for decision, decide := range map[string]string{"Approved": "approve", "Denied": "deny"} {
+		name := newcomer(d.who) + "-" + decide
+		request := newCertificateRequest(t, name, "ca")
+		request["spec"].(map[string]any)["issuerRef"] = map[string]any{"name": "none", "kind": "OtherIssuer", "group": "example.com"}
+		if made := d.create(t, "", request); made.Code != http.StatusCreated {
+			t.Fatalf("%+v", made)
+		}
+		eventually(t, "cmctl "+decide+" works, as soon as the webhook knows the kind", func() bool {
+			decided := run(t, d.dir, path, decide, "-n", "default", name, "--kubeconfig", d.admin)
+			<-decided.ended
+			return decided.err == nil
+		})
+		if !d.has(t, requestsPath+"/"+name, decision) {
+			t.Errorf("cmctl %s has not decided", decide)
+		}
+		d.do(t, call{method: http.MethodDelete, path: requestsPath + "/" + name})
+	}
+	name := newcomer(d.who) + "-renewed"
+	made := fleet{certificates: 1}.objects()[0]
+	made["metadata"].(map[string]any)["name"], made["spec"].(map[string]any)["secretName"] = name, name
+	d.createAll(t, made)
+	at := kindPaths["certificates"] + "/" + name
+	revision := func() any {
+		status, _ := d.do(t, call{method: http.MethodGet, path: at}).object(t)["status"].(map[string]any)
+		return status["revision"]
+	}
+	eventually(t, "a new Certificate is issued", func() bool { return revision() == 1.0 && d.has(t, at, "Ready") })
+	verb("renew", "-n", "default", name)
+	eventually(t, "cmctl renew has it issued again", func() bool { return revision() == 2.0 && d.has(t, at, "Ready") })
+	d.kubectl(t, "delete", "certificate,secret", "-n", "default", name)
+	eventually(t, "its requests are gone", func() bool {
+		for request := range d.list(t, "certificaterequests") {
+			if strings.Contains(request, name) {
+				d.do(t, call{method: http.MethodDelete, path: requestsPath + strings.TrimPrefix(request, "default")})
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // certplane adopt moves a cluster from cert-manager to certplane and back, before step 6 and after
 // step 7. It is killed on its way and goes on. Certificates that cert-manager has begun are issued
 // once. Nothing else is issued, nothing that users have is written, nothing that they apply
@@ -430,7 +521,7 @@ func TestDropInAdopt(t *testing.T) {
 	d := startDropIn(t, "", "--enable-aggregator-routing=true")
 	elect := []string{"-lease-namespace", "kube-system"}
 	const controllerOfCertManager, webhookOfCertManager = "cert-manager/cert-manager", "cert-manager/cert-manager-webhook"
-	p := &pods{d: d, running: map[string]*process{}, ending: map[string]func(){}}
+	p := &pods{d: d, running: map[string]*process{}, ending: map[string]func(){}, account: "cert-manager-issuers"}
 	p.start = map[string]func() *process{
 		controllerOfCertManager:                  func() *process { return d.certManager(t, elect...) },
 		"cert-manager/cert-manager-cainjector":   func() *process { return d.cainjector(t, elect...) },
@@ -447,9 +538,7 @@ func TestDropInAdopt(t *testing.T) {
 		// While its webhook starts, objects cannot be written, as in each installation of cert-manager.
 		d.apply(t, deployedCertManager)
 		p.reconcile(t)
-		eventually(t, "the webhook of cert-manager validates", func() bool {
-			return d.wrongAdmission(t, newCertificateRequest(t, "probe", "ca"), true) == ""
-		})
+		eventually(t, "the webhook of cert-manager validates", func() bool { return probeRequests(t).wrongIf(t, d, true) == "" })
 	}
 	install()
 	d.leads(t, false)
@@ -462,18 +551,16 @@ func TestDropInAdopt(t *testing.T) {
 	// admits starts users and a probe, and returns a function that ends them and judges the answers.
 	admits := func() (end func()) {
 		applied, stopUsers := d.startGitOps(t, users.objects())
-		probe, stopProbe := d.startAdmissionProbe(t)
-		started := time.Now()
+		probe := probeRequests(t)
+		stopProbe := probe.start(t, d)
 		return func() {
 			t.Helper()
 			stopUsers()
 			stopProbe()
-			t.Logf("in %s, users applied their manifests %d times, and %d times a good and a bad request was sent", time.Since(started).Round(time.Second), applied.rounds.Load(), probe.asked.Load())
+			probe.judge(t)
+			t.Logf("users applied their manifests %d times", applied.rounds.Load())
 			if n := applied.refused.Load(); n > 0 {
 				t.Errorf("%d times the API refused them, the first time because of\n%s", n, *applied.refusal.Load())
-			}
-			if n := probe.wrong.Load(); n > 0 {
-				t.Errorf("%d times the API gave a wrong answer, first\n%s", n, *probe.first.Load())
 			}
 		}
 	}
@@ -533,6 +620,7 @@ func TestDropInAdopt(t *testing.T) {
 	before = d.state(t, kinds...)
 	p.allSteps(t, "cert-manager")
 	d.leads(t, true)
+	d.cmctl(t)
 	works("again", before)
 	d.untouched(t, kinds...)
 	for key := range p.running {
@@ -556,7 +644,8 @@ func TestDropInAdopt(t *testing.T) {
 	t.Logf("all moves took %s", time.Since(began).Round(time.Second))
 
 	// A step 6 in the other order would be noticed.
-	probe, stopProbe := d.startAdmissionProbe(t)
+	probe := probeRequests(t)
+	stopProbe := probe.start(t, d)
 	const webhook = "/apis/apps/v1/namespaces/cert-manager/deployments/cert-manager-webhook"
 	scale := func(replicas int) {
 		d.do(t, call{method: http.MethodPatch, path: webhook, contentType: "application/merge-patch+json", body: map[string]any{"spec": map[string]any{"replicas": replicas}}})
@@ -566,9 +655,7 @@ func TestDropInAdopt(t *testing.T) {
 	eventually(t, "the API gives wrong answers", func() bool { return probe.wrong.Load() > 0 })
 	stopProbe()
 	scale(1)
-	eventually(t, "the webhook of cert-manager validates again", func() bool {
-		return d.wrongAdmission(t, newCertificateRequest(t, "probe", "ca"), true) == ""
-	})
+	eventually(t, "the webhook of cert-manager validates again", func() bool { return probe.wrongIf(t, d, true) == "" })
 
 	d.begin(t, "by-hand")
 	before = d.state(t, kinds...)

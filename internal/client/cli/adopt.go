@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"github.com/certplane/certplane/internal/client/cli/check"
 	"github.com/certplane/certplane/internal/client/cli/exit"
 	"github.com/certplane/certplane/internal/client/cli/print"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 const adoptLong = `Replaces a program by the controllers of certplane, without a new certificate.
@@ -69,9 +71,13 @@ func NewAdopt(streams genericiooptions.IOStreams, manifests func(config []byte, 
 			}
 			log.SetLogger(klog.Background()) // without one, clients print a stack after half a minute
 			cfg := adopt.Config{
-				Program: args[0], Line: connection.line, Out: streams.Out, Careless: yes, Watch: watch, Now: time.Now, Sleep: adopt.Sleep,
+				Program: args[0], Line: connection.line, Out: streams.Out, Careless: yes, Watch: watch, Now: time.Now,
 				Manifests: func(config []byte) ([]runtime.Object, error) { return manifests(config, image) },
-				Ask:       func(question string) (bool, error) { return confirm(streams, question, yes) },
+				Sleep: func(ctx context.Context, d time.Duration) error {
+					worker.Sleep(ctx, d)
+					return ctx.Err()
+				},
+				Ask: func(question string) (bool, error) { return confirm(streams, question, yes) },
 			}
 			if cfg.Client, err = connection.clientConfig(io.Discard); err != nil {
 				return err
@@ -88,7 +94,7 @@ func NewAdopt(streams genericiooptions.IOStreams, manifests func(config []byte, 
 			default:
 				plan, err := adopt.Read(ctx, cfg)
 				if err == nil && write != "" {
-					err = adopt.Write(ctx, cfg, plan, write)
+					err = plan.Write(ctx, write)
 				}
 				if err != nil {
 					return &exit.Error{Err: err, Code: exit.Usage}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -19,66 +18,54 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/client/cli/check"
 	"github.com/certplane/certplane/internal/client/cli/print"
 	"github.com/certplane/certplane/internal/client/explain"
-	"github.com/certplane/certplane/internal/rights"
 )
 
 // Config configures a move. Its functions are called by one goroutine at a time.
 type Config struct {
-	// Client is the connection, with the rights of an administrator: the move reads the
-	// Secrets of Certificates, but never prints or stores their content.
-	Client *rest.Config
-	// Program is the program to replace: cert-manager or trust-manager.
-	Program string
-	// Manifests returns the objects that install the controllers with a configuration file
-	// in YAML. It refuses unknown fields and invalid values.
+	// Client has the rights of an administrator. Contents of Secrets are never printed or stored.
+	Client  *rest.Config
+	Program string // to replace: cert-manager or trust-manager
+	// Manifests returns the objects that install the controllers with a valid configuration file.
 	Manifests func(config []byte) ([]runtime.Object, error)
-	// Line returns a command line of certplane for the same server.
-	Line func(words ...string) string
-	// Out receives what Run and Back do, line by line.
-	Out io.Writer
+	Line      func(words ...string) string // a command line of certplane for the same server
+	Out       io.Writer                    // receives what Run and Back do
 	// Ask asks the user a question, and reports whether to go on.
 	Ask func(question string) (bool, error)
-	// Careless means that no person reads the questions: Run then refuses to begin if
-	// something is not covered.
+	// Careless has Run refuse to begin if something is not covered: no person reads the questions.
 	Careless bool
-	// Watch is how long step 5 watches certplane.
-	Watch time.Duration
-	Now   func() time.Time
+	Watch    time.Duration // how long step 5 watches certplane
+	Now      func() time.Time
 	// Sleep waits, and returns early with an error if ctx ends.
 	Sleep func(ctx context.Context, d time.Duration) error
 }
 
-// Plan is the result of Read: what the program does in this cluster, and what certplane would
-// do in its place. The names of its fields in JSON are stable.
+// Plan is the result of Read. The names of its fields in JSON are stable.
 type Plan struct {
 	// Report contains the findings. Failed means that a part is not covered, Warning that it
 	// needs attention, NotChecked that it could not be found out.
 	check.Report
-	Program string `json:"program"`
-	// Parts are the Deployments of the program.
-	Parts []Part `json:"parts"`
-	// Settings are its settings that differ from cert-manager's defaults.
-	Settings []Setting `json:"settings"`
-	// Trusted are the bindings of its account that no part of it has installed.
-	Trusted []Trusted `json:"trusted"`
-	// WouldIssue, WouldWrite name the Certificates and other objects that certplane would
-	// change at once, with the reason.
-	WouldIssue []Change `json:"wouldIssue"`
-	WouldWrite []Change `json:"wouldWrite"`
-	// Configuration is the configuration of "certplane controllers" in its place.
-	Configuration map[string]any `json:"configuration"`
+	Program  string    `json:"program"`
+	Parts    []Part    `json:"parts"`    // its Deployments
+	Settings []Setting `json:"settings"` // those that differ from its defaults
+	Trusted  []Trusted `json:"trusted"`  // bindings of its account that no part of it has installed
+	// WouldIssue and WouldWrite are Certificates and other objects that certplane would change at once.
+	WouldIssue    []Change       `json:"wouldIssue"`
+	WouldWrite    []Change       `json:"wouldWrite"`
+	Configuration map[string]any `json:"configuration"` // of "certplane controllers"
 
-	crts []*cmv1.Certificate
-	// keepsKeys means that the program keeps keys at renewal, unless a Certificate says otherwise.
-	keepsKeys bool
+	crts      []*cmv1.Certificate
+	keepsKeys bool // at renewal, unless a Certificate says otherwise
 	before    Before
 	bindings  []*unstructured.Unstructured // the copied ones
+	by        *reader
 }
 
 // Change is a change that certplane would make.
@@ -94,11 +81,9 @@ type reader struct {
 	program
 	api explain.API
 	now time.Time
-	// namespace is the namespace of certplane's controllers.
-	namespace string
 }
 
-func (cfg Config) connect() (*reader, error) {
+func (cfg Config) connect() (*mover, error) {
 	d, err := readData()
 	if err != nil {
 		return nil, err
@@ -111,11 +96,10 @@ func (cfg Config) connect() (*reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reader{Config: cfg, data: d, program: d.Programs[at], api: api, now: cfg.Now(), namespace: rights.ClusterNamespace}, nil
+	return &mover{&reader{Config: cfg, data: d, program: d.Programs[at], api: api, now: cfg.Now()}}, nil
 }
 
-// Read compares a program with certplane. It changes nothing, and returns an error only if the
-// program is not in the cluster, or the cluster does not answer.
+// Read compares a program with certplane, without changes. It fails if the program is not there.
 func Read(ctx context.Context, cfg Config) (*Plan, error) {
 	m, err := cfg.connect()
 	if err != nil {
@@ -126,7 +110,7 @@ func Read(ctx context.Context, cfg Config) (*Plan, error) {
 
 func (m *reader) newPlan() *Plan {
 	return &Plan{
-		Report: check.NewReport(), Program: m.Name, Parts: []Part{}, Settings: []Setting{}, Trusted: []Trusted{}, WouldIssue: []Change{}, WouldWrite: []Change{}, Configuration: map[string]any{},
+		Report: check.NewReport(), Program: m.Name, Parts: []Part{}, Settings: []Setting{}, Trusted: []Trusted{}, WouldIssue: []Change{}, WouldWrite: []Change{}, Configuration: map[string]any{}, by: m,
 		before: Before{Program: m.Name, Time: metav1.NewTime(m.now), Certificates: map[string]Fingerprint{}, Objects: map[string]string{}},
 	}
 }
@@ -154,12 +138,6 @@ func (m *reader) comparisons() []func(context.Context, *Plan) error {
 	return []func(context.Context, *Plan) error{m.targets}
 }
 
-// Covered reports whether certplane does all that the program does in this cluster, and whether
-// all of it is known.
-func (p *Plan) Covered() (covered, known bool) {
-	return p.Count[check.Failed] == 0, p.Count[check.NotChecked] == 0
-}
-
 func (p *Plan) ok(topic, format string, args ...any) {
 	p.Add(topic, check.Check{Result: check.OK, Text: fmt.Sprintf(format, args...)})
 }
@@ -172,8 +150,7 @@ func (p *Plan) fail(topic, text string, next ...string) {
 	p.Add(topic, check.Check{Result: check.Failed, Text: text, Next: next})
 }
 
-// unread notes that objects could not be read, and reports whether the move can be planned
-// without them. A kind that the cluster does not have is not in use.
+// unread notes that objects could not be read. A kind that the cluster does not have is not in use.
 func (p *Plan) unread(topic, what string, err error) (skip bool, failed error) {
 	switch {
 	case err == nil:
@@ -188,8 +165,8 @@ func (p *Plan) unread(topic, what string, err error) (skip bool, failed error) {
 }
 
 // list returns the objects of a kind, or nothing if they cannot be read.
-func (m *reader) list(ctx context.Context, p *Plan, topic string, kind schema.GroupKind) ([]unstructured.Unstructured, error) {
-	found, err := explain.ListAnyVersion(ctx, m.api, kind)
+func (m *reader) list(ctx context.Context, p *Plan, topic string, kind schema.GroupKind, options ...client.ListOption) ([]unstructured.Unstructured, error) {
+	found, err := explain.ListAnyVersion(ctx, m.api, kind, options...)
 	_, err = p.unread(topic, kind.String(), err)
 	return found, err
 }
@@ -209,28 +186,13 @@ func listAs[T any](ctx context.Context, m *reader, p *Plan, topic string, kind s
 
 // nameOf returns NAMESPACE/NAME, or the name of an object without a namespace.
 func nameOf(o metav1.Object) string {
-	if o.GetNamespace() == "" {
-		return o.GetName()
-	}
-	return o.GetNamespace() + "/" + o.GetName()
-}
-
-// most is how many names of objects a text contains.
-const most = 10
-
-// some joins sorted names, at most a few.
-func some(names []string) string {
-	slices.Sort(names)
-	if more := len(names) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
-	}
-	return strings.Join(names, ", ")
+	return cache.MetaObjectToName(o).String()
 }
 
 // Text returns the plan as text.
 func (p *Plan) Text() string {
 	text := p.Report.Text()
-	if covered, _ := p.Covered(); covered {
+	if p.Count[check.Failed] == 0 {
 		return text + fmt.Sprintf("\ncertplane can take the place of %s: %s would be issued, %s written.\n", p.Program,
 			print.Number(len(p.WouldIssue), "certificate"), print.Number(len(p.WouldWrite), "object"))
 	}

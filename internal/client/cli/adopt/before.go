@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -22,8 +23,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Before is the file before.json: fingerprints of what a move must not change. It contains
-// nothing secret.
+// Before is the file before.json: fingerprints of what a move must not change, nothing secret.
 type Before struct {
 	Program string      `json:"program"`
 	Time    metav1.Time `json:"time"`
@@ -35,25 +35,19 @@ type Before struct {
 
 // digest returns the SHA-256 digest of parts, in hexadecimal.
 func digest(parts ...[]byte) string {
-	hash := sha256.New()
-	for _, part := range parts {
-		hash.Write(part)
-	}
-	return hex.EncodeToString(hash.Sum(nil))
+	sum := sha256.Sum256(bytes.Join(parts, nil))
+	return hex.EncodeToString(sum[:])
 }
 
 // Fingerprint identifies the certificate of a Certificate.
 type Fingerprint struct {
 	Secret string `json:"secret"`
-	// Leaf and Key are SHA-256 digests of the certificate and of its public key; empty if the
-	// Secret contains none.
-	Leaf string `json:"leaf,omitempty"`
-	Key  string `json:"key,omitempty"`
-	// Keystores are digests of the keystores, by their keys in the Secret.
-	Keystores map[string]string `json:"keystores,omitempty"`
-	Revision  int               `json:"revision"`
-	// RenewalTime is when the certificate is due for renewal.
-	RenewalTime *metav1.Time `json:"renewalTime,omitempty"`
+	// Leaf and Key are SHA-256 digests of the certificate and its public key; empty without one.
+	Leaf        string            `json:"leaf,omitempty"`
+	Key         string            `json:"key,omitempty"`
+	Keystores   map[string]string `json:"keystores,omitempty"` // digests, by keys in the Secret
+	Revision    int               `json:"revision"`
+	RenewalTime *metav1.Time      `json:"renewalTime,omitempty"` // when it is due for renewal
 }
 
 func fingerprint(crt *cmv1.Certificate, s *corev1.Secret) Fingerprint {
@@ -117,10 +111,8 @@ func (m *reader) verify(ctx context.Context, before Before) (check.Report, error
 			verdict.fail(topicCertificates, fmt.Sprintf("Certificate %s does not exist any more", name))
 		case is.Leaf == was.Leaf && is.Key == was.Key:
 			same++
-			for _, at := range slices.Sorted(maps.Keys(was.Keystores)) {
-				if is.Keystores[at] != was.Keystores[at] {
-					verdict.warn(topicCertificates, fmt.Sprintf("the keystore %s of Certificate %s was written again, or is gone; its key and certificate are the same", at, name))
-				}
+			if !maps.Equal(is.Keystores, was.Keystores) {
+				verdict.warn(topicCertificates, fmt.Sprintf("the keystores of Certificate %s were written again; its key and certificate are the same", name))
 			}
 		case wasDue:
 			due++
@@ -148,7 +140,6 @@ func (m *reader) verify(ctx context.Context, before Before) (check.Report, error
 	return verdict.Report, nil
 }
 
-// decode decodes JSON values.
 func decode(from map[string]any, into any) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from, into); err != nil {
 		return fmt.Errorf("reading an object: %w", err)

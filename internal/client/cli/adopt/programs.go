@@ -35,31 +35,25 @@ type data struct {
 	Policies []string          `json:"policies"`
 }
 
-// program is a program that can be replaced.
 type program struct {
-	Name string `json:"name"`
-	// Set is the set of certplane's controllers in its place.
-	Set string `json:"set"`
-	// Groups are the API groups of its kinds, and Version is the version that is stored.
-	Groups  []string `json:"groups"`
-	Version string   `json:"version"`
+	Name    string   `json:"name"`
+	Set     string   `json:"set"`     // of certplane's controllers in its place
+	Groups  []string `json:"groups"`  // of its kinds
+	Version string   `json:"version"` // the stored one
 	// Webhook is the name of its webhooks. WebhookFirst means that the controller serves them.
 	Webhook      string `json:"webhook"`
 	WebhookFirst bool   `json:"webhookFirst"`
-	// Oldest is the oldest version whose objects certplane takes over as they are.
-	Oldest string `json:"oldest"`
+	Oldest       string `json:"oldest"` // the oldest version whose objects certplane takes over
 	// LeaseNamespace is the default namespace of its leases; empty for its own.
 	LeaseNamespace string `json:"leaseNamespace"`
 	Parts          []struct {
 		Name, Image, Component, Lease string
 	} `json:"parts"`
 	// Valid and Invalid are objects that its webhook accepts and refuses.
-	Valid   map[string]any `json:"valid"`
-	Invalid map[string]any `json:"invalid"`
-	// Uncovered are kinds that certplane does not serve.
-	Uncovered []string `json:"uncovered"`
-	// Values are values for its chart: to stop it, and to keep its definitions.
-	Values map[string]any `json:"values"`
+	Valid     map[string]any `json:"valid"`
+	Invalid   map[string]any `json:"invalid"`
+	Uncovered []string       `json:"uncovered"` // kinds that certplane does not serve
+	Values    map[string]any `json:"values"`    // for its chart: to stop it, and to keep its definitions
 }
 
 func readData() (data, error) {
@@ -78,8 +72,7 @@ type Part struct {
 	Replicas   int32  `json:"replicas"`
 	Version    string `json:"version"`
 	Account    string `json:"serviceAccount"`
-	// Lease is the lease that it holds while it works, NAMESPACE/NAME; empty if it elects no
-	// leader.
+	// Lease is the lease that it holds while it works, NAMESPACE/NAME; empty without elections.
 	Lease string `json:"lease,omitempty"`
 
 	found     *appsv1.Deployment
@@ -97,8 +90,7 @@ func (p *Plan) part(name string) *Part {
 
 const topicVersion = "Version"
 
-// findParts finds the Deployments of the program, by the names of their images or, for images
-// that were renamed, by the labels of the chart.
+// findParts finds the Deployments of the program, by their images or by the labels of the chart.
 func (m *reader) findParts(ctx context.Context, p *Plan) error {
 	all := &appsv1.DeploymentList{}
 	if err := m.api.List(ctx, all); err != nil && !served.IsMissing(err) {
@@ -170,8 +162,7 @@ func (m *reader) versions(ctx context.Context, p *Plan) error {
 	return m.readRelease(ctx, p)
 }
 
-// keeper returns the name of a program that puts back an object if it is deleted; empty if no
-// mark shows one.
+// keeper returns the name of a program that puts back a deleted object; empty if no mark shows one.
 func (m *reader) keeper(o metav1.Object) string {
 	for _, marks := range []map[string]string{o.GetAnnotations(), o.GetLabels()} {
 		for _, key := range slices.Sorted(maps.Keys(marks)) {

@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/base64"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/certplane/certplane/internal/issuing/names"
 	"github.com/certplane/certplane/internal/policy/injection"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -29,7 +31,8 @@ const topicSettings = "Settings"
 // row says what becomes of a setting. The comments in data.yaml explain its fields.
 type row struct {
 	Part, Flag, Field, Gate string
-	To, As, Text            string
+	Before                  string
+	To, As, Adds, Text      string
 	Lost                    bool
 }
 
@@ -56,10 +59,8 @@ func convert(value, as string) any {
 		return number
 	case as == "list":
 		items := []any{}
-		for item := range strings.SplitSeq(value, ",") {
-			if item = strings.TrimSpace(item); item != "" {
-				items = append(items, item)
-			}
+		for _, item := range strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' }) {
+			items = append(items, item)
 		}
 		return items
 	case as == "map":
@@ -94,10 +95,13 @@ func (part *Part) value(flag, otherwise string) string {
 // findGiven reads the flags and the configuration file of a part. Flags override the file.
 func (m *reader) findGiven(ctx context.Context, p *Plan, part *Part) error {
 	flags, fields := map[string]string{}, map[string]string{}
-	for _, arg := range slices.Concat(part.container.Command, part.container.Args) {
-		if flag, isFlag := strings.CutPrefix(arg, "-"); isFlag {
+	args := append(slices.Concat(part.container.Command, part.container.Args), "-")
+	for i, arg := range args {
+		if flag, isFlag := strings.CutPrefix(arg, "-"); isFlag && flag != "" {
 			flag, value, hasValue := strings.Cut(strings.TrimPrefix(flag, "-"), "=")
-			if !hasValue {
+			if next := args[i+1]; !hasValue && !strings.HasPrefix(next, "-") {
+				value = next
+			} else if !hasValue {
 				value = "true"
 			}
 			flags[flag] = strings.ReplaceAll(value, "$(POD_NAMESPACE)", part.Namespace)
@@ -122,11 +126,7 @@ func (m *reader) findGiven(ctx context.Context, p *Plan, part *Part) error {
 		part.given[flag] = Setting{Part: part.Name, Name: "--" + flag, Value: value, row: m.rowOf(part.Name, func(r row) bool { return r.Flag == flag })}
 	}
 	if part.Lease != "" {
-		namespace := m.LeaseNamespace
-		if namespace == "" {
-			namespace = part.Namespace
-		}
-		part.Lease = part.value("leader-election-namespace", namespace) + "/" + part.Lease
+		part.Lease = part.value("leader-election-namespace", cmp.Or(m.LeaseNamespace, part.Namespace)) + "/" + part.Lease
 	}
 	return nil
 }
@@ -148,8 +148,7 @@ func (m *reader) configFile(ctx context.Context, part *Part, file string) (conte
 	return nil, fmt.Errorf("no ConfigMap of the pod contains %s", file)
 }
 
-// flatten adds the leaves of a value by their paths. Lists, and maps whose keys are data, are
-// joined as in flags.
+// flatten adds the leaves of a value by their paths. Lists and maps of data are joined as in flags.
 func flatten(at string, value any, into map[string]string) {
 	var joined []string
 	keysAreData := at == "featureGates" || strings.HasSuffix(at, "Labels")
@@ -173,7 +172,6 @@ func flatten(at string, value any, into map[string]string) {
 	into[at] = strings.Join(joined, ",")
 }
 
-// set sets a field of the configuration.
 func (p *Plan) set(at string, value any) {
 	// The path leads through maps only: the configuration was made here, or is valid.
 	_ = unstructured.SetNestedField(p.Configuration, value, strings.Split(at, ".")...)
@@ -209,6 +207,7 @@ func (m *reader) mapSettings(ctx context.Context, p *Plan) (err error) {
 	if p.Configuration, err = m.present(ctx); err != nil {
 		return err
 	}
+	p.add("controllers", m.Set)
 	for _, part := range p.Parts {
 		for _, flag := range slices.Sorted(maps.Keys(part.given)) {
 			m.mapSetting(p, flag, part.given[flag])
@@ -222,7 +221,6 @@ func (m *reader) mapSettings(ctx context.Context, p *Plan) (err error) {
 			p.fail(topicSettings, fmt.Sprintf("the %s elects no leader (--leader-elect=false): its lease does not keep certplane from working at the same time", part.Name), "Let it elect a leader first.")
 		}
 	}
-	p.add("controllers", m.Set)
 	if m.Name == "cert-manager" {
 		m.chooseControllers(p)
 		m.mapGates(p)
@@ -236,12 +234,17 @@ func (m *reader) mapSettings(ctx context.Context, p *Plan) (err error) {
 func (m *reader) mapSetting(p *Plan, flag string, s Setting) {
 	isOfPods := slices.ContainsFunc(m.OwnPods, func(begin string) bool { return strings.HasPrefix(flag+"=", begin) })
 	switch r := s.row; {
-	case r != nil && r.To != "":
-		s.To = r.To
-		p.set(r.To, convert(s.Value, r.As))
 	case r != nil:
-		if s.Text = r.Text; r.Lost {
+		if s.To, s.Text = r.To, r.Text; r.To != "" {
+			p.set(r.To, convert(s.Value, r.As))
+		}
+		if r.Adds != "" && s.Value == "true" {
+			p.add("controllers", r.Adds)
+		}
+		if r.Lost && s.Value != "false" {
 			p.warn(topicSettings, fmt.Sprintf("%s of the %s has no counterpart: %s", s.Name, s.Part, r.Text))
+		} else if r.Text == "always on" && s.Value == "false" {
+			p.warn(topicSettings, fmt.Sprintf("%s is off, and in certplane %s", s.Name, r.Text))
 		}
 	case isOfPods:
 		s.Text = "about the pods and connections of the other program"
@@ -255,7 +258,7 @@ func (m *reader) mapSetting(p *Plan, flag string, s Setting) {
 // present returns the configuration of the installed controllers, which the plan completes.
 func (m *reader) present(ctx context.Context) (map[string]any, error) {
 	cfg, installed := map[string]any{"apiVersion": "config.certplane.dev/v1alpha1", "kind": "ControllersConfiguration"}, &corev1.ConfigMap{}
-	if found, err := m.exists(ctx, m.namespace, controllersName, installed); err != nil || !found {
+	if found, err := m.exists(ctx, rights.ClusterNamespace, controllersName, installed); err != nil || !found {
 		return cfg, err
 	}
 	if err := yaml.Unmarshal([]byte(installed.Data["config.yaml"]), &cfg); err != nil {
@@ -273,10 +276,6 @@ func (m *reader) chooseControllers(p *Plan) {
 	p.set("certManager.clusterResourceNamespace", controller.value("cluster-resource-namespace", "kube-system"))
 	if controller.value("copied-annotation-prefixes", "") != "" {
 		p.add("certManager.copiedAnnotationPrefixes", "-certplane.dev/shim")
-	}
-	if controller.value("enable-gateway-api", "") == "true" {
-		p.add("controllers", rights.ShimGateways.Name)
-		p.set("certManager.gatewayShim.listenerSets", controller.value("enable-gateway-api-listenerset", "") == "true")
 	}
 	if injector == nil {
 		p.add("controllers", "-"+rights.InjectCAs.Name)
@@ -303,40 +302,24 @@ func (m *reader) chooseControllers(p *Plan) {
 	}
 }
 
-// mapGates applies the feature gates of cert-manager, and the defaults of its version that could
-// issue or change a certificate.
+// mapGates applies feature gates, and defaults of the version that could change a certificate.
 func (m *reader) mapGates(p *Plan) {
 	controller := p.part("controller")
-	gates := convert(controller.value("feature-gates", ""), "map").(map[string]any)
-	for _, name := range slices.Sorted(maps.Keys(gates)) {
-		s := Setting{Part: controller.Name, Name: "gate " + name, Value: fmt.Sprint(gates[name])}
-		if r := m.rowOf(controller.Name, func(r row) bool { return r.Gate == name }); r == nil {
-			p.fail(topicSettings, fmt.Sprintf("the feature gate %s is unknown to certplane", name))
-		} else if s.Text = r.Text; r.Lost && s.Value == "true" {
-			p.warn(topicSettings, fmt.Sprintf("the feature gate %s is on: %s", name, r.Text))
-		} else if r.Text == "always on" && s.Value == "false" {
-			p.warn(topicSettings, fmt.Sprintf("the feature gate %s is off, and in certplane %s", name, r.Text))
-		}
-		p.Settings = append(p.Settings, s)
-	}
-	if gates["ExperimentalCertificateSigningRequestControllers"] == "true" {
-		p.add("controllers", rights.AnswerCSRs.Name)
-	}
-	if gates["ExperimentalGatewayAPISupport"] == "true" && older(controller.Version, "1.15.0") { // since then, a flag enables it
-		p.add("controllers", rights.ShimGateways.Name)
-		p.set("certManager.gatewayShim.listenerSets", false)
-		p.set("acme.http01.cluster.enableGatewayAPI", true)
-	}
-	if gates["ListenerSets"] == "true" && p.chooses(rights.ShimGateways.Name) {
-		p.set("certManager.gatewayShim.listenerSets", true)
-	}
-	if exact := gates["ACMEHTTP01IngressPathTypeExact"]; exact == "false" || exact == nil && older(controller.Version, "1.18.0") {
+	p.set("certManager.renewalInformation", false) // a window of a CA can begin before renewBefore
+	p.keepsKeys = older(controller.Version, "1.18.0")
+	if p.keepsKeys {
 		p.set("acme.http01.cluster.pathTypeExact", false)
 	}
-	if gates["ACMEUseARI"] != "true" { // a window of a CA can begin before renewBefore
-		p.set("certManager.renewalInformation", false)
+	gates := convert(controller.value("feature-gates", ""), "map").(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		m.mapSetting(p, "gate "+name, Setting{Part: controller.Name, Name: "feature gate " + name, Value: fmt.Sprint(gates[name]), row: m.rowOf(controller.Name, func(r row) bool {
+			return r.Gate == name && (r.Before == "" || older(controller.Version, r.Before))
+		})})
 	}
-	p.keepsKeys = gates["DefaultPrivateKeyRotationPolicyAlways"] == "false" || older(controller.Version, "1.18.0")
+	p.keepsKeys = p.keepsKeys || gates["DefaultPrivateKeyRotationPolicyAlways"] == "false"
+	if p.chooses(rights.ShimGateways.Name) { // on by default in certplane
+		p.set("certManager.gatewayShim.listenerSets", p.field(false, "certManager.gatewayShim.listenerSets"))
+	}
 }
 
 // release is a release of Helm, as far as the move reads it.
@@ -363,7 +346,7 @@ func (m *reader) readRelease(ctx context.Context, p *Plan) error {
 		p.Settings = append(p.Settings, s)
 	}
 	if lost := r.deletes(m.Groups); len(lost) > 0 {
-		p.warn(topicVersion, fmt.Sprintf("helm uninstall would delete the definitions of the release %s, and with them all objects: %s", name, some(lost)),
+		p.warn(topicVersion, fmt.Sprintf("helm uninstall would delete the definitions of the release %s, and with them all objects: %s", name, names.List(lost)),
 			"Never run it now. Upgrade the release to a chart with crds.keep: true. Step 7 refuses until then.")
 	}
 	return nil

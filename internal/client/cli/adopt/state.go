@@ -8,8 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
+	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,29 +21,25 @@ import (
 
 	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/client/cli/check"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // fieldOwner is the manager of the fields that a move writes. It is that of kubectl apply
 // --server-side, so that applying the manifests again also removes fields.
 const fieldOwner = "kubectl"
 
-// state is what a move must know after the program is gone. From step 1 on it is in a ConfigMap of
-// certplane's namespace. It contains nothing secret.
+// state is what a move must know after the program is gone, in a ConfigMap. It is not secret.
 type state struct {
 	Parts []Part `json:"parts"`
-	// Instance is the label of the program's objects, Release its release of Helm, and Keeper
-	// the program that puts its objects back.
+	// Instance is a label of the program's objects; Release is of Helm; Keeper puts objects back.
 	Instance, Release, Keeper string
-	// Configuration is the one with which certplane takes over; Former is the one before, nil
-	// if certplane was not installed.
+	// Former is the configuration of certplane before the move; nil if it was not installed.
 	Configuration, Former map[string]any
 	// Bindings are the copied bindings. Webhooks are the deleted webhook configurations.
 	Bindings, Webhooks []*unstructured.Unstructured
-	// Accepted are the findings that the user knows of.
-	Accepted []string
-	Before   Before
-	// Taken is the last step that was taken.
-	Taken int
+	Accepted           []string // findings that the user knows of
+	Before             Before
+	Taken              int // the last step that was taken
 }
 
 func (m *mover) stateOf(ctx context.Context, p *Plan) (*state, error) {
@@ -65,7 +62,7 @@ func (m *mover) stateOf(ctx context.Context, p *Plan) (*state, error) {
 }
 
 func (m *mover) configMap() *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: "certplane-adopt-" + m.Name}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: rights.ClusterNamespace, Name: "certplane-adopt-" + m.Name}}
 }
 
 // load returns the state of a move that has begun; nil if none has.
@@ -110,8 +107,7 @@ func asUnstructured(o runtime.Object) (*unstructured.Unstructured, error) {
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// objects returns the objects that install certplane with a configuration; the first one of the
-// others is the namespace.
+// objects returns the objects that install certplane; the first of the others is the namespace.
 func (m *mover) objects(cfg map[string]any) (definitions, others []*unstructured.Unstructured, err error) {
 	text, err := yaml.Marshal(cfg)
 	if err != nil {
@@ -123,16 +119,25 @@ func (m *mover) objects(cfg map[string]any) (definitions, others []*unstructured
 	}
 	for _, o := range made {
 		encoded, err := asUnstructured(o)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, nil, err
-		case encoded.GetKind() == definitionKind.Kind:
-			definitions = append(definitions, encoded)
-		default:
-			others = append(others, encoded)
+		}
+		others = append(others, encoded)
+	}
+	definitions, others = split(others, definitionKind.Kind)
+	return definitions, others, nil
+}
+
+// split separates objects whose kind ends in kind from others.
+func split(all []*unstructured.Unstructured, kind string) (those, others []*unstructured.Unstructured) {
+	for _, o := range all {
+		if strings.HasSuffix(o.GetKind(), kind) {
+			those = append(those, o)
+		} else {
+			others = append(others, o)
 		}
 	}
-	return definitions, others, nil
+	return those, others
 }
 
 // apply applies objects by server-side apply, by force: the program owns the definitions.
@@ -155,14 +160,12 @@ func (m *mover) remove(ctx context.Context, objects ...*unstructured.Unstructure
 	return nil
 }
 
-// Back takes the steps back: certplane's webhook for the objects goes first, then its controllers,
-// which release the leases; then the program runs again.
+// Back takes the steps back: the program runs again, then certplane's webhook and controllers go.
 func Back(ctx context.Context, cfg Config) error {
-	r, err := cfg.connect()
+	m, err := cfg.connect()
 	if err != nil {
 		return err
 	}
-	m := &mover{r}
 	s, err := m.load(ctx)
 	if err == nil && s == nil {
 		err = fmt.Errorf("no move of %s has begun in this cluster: there is no ConfigMap %s", m.Name, nameOf(m.configMap()))
@@ -193,28 +196,31 @@ func Back(ctx context.Context, cfg Config) error {
 			return f.GroupVersionKind() == o.GroupVersionKind() && nameOf(f) == nameOf(o)
 		})
 	})
-	hooks, others := split(surplus)
-	if err := m.unplug(ctx, hooks...); err != nil {
-		return err
-	}
-	isPods := func(o *unstructured.Unstructured) bool { return o.GetKind() == deploymentKind.Kind }
-	if at := slices.IndexFunc(others, isPods); at >= 0 { // its pods release the leases
-		if err := m.remove(ctx, others[at]); err != nil {
-			return err
-		}
-	}
-	if err := m.apply(ctx, former...); err != nil {
-		return err
-	}
-	for _, part := range s.Parts {
-		if err := m.scale(ctx, part, max(1, part.Replicas)); err != nil {
-			return err
-		}
-	}
-	if err := m.until(ctx, m.Name+" holds its leases", func() (bool, error) { return m.lead(ctx, s, false) }); err != nil {
-		return err
-	}
-	for _, o := range s.Webhooks {
+	hooks, others := split(surplus, webhooksKind)
+	pods, others := split(others, deploymentKind.Kind)
+	return inOrder( // the program waits for its leases, and validates, before certplane stops
+		func() error { return m.scale(ctx, s.Parts, func(part Part) int32 { return max(1, part.Replicas) }) },
+		func() error {
+			isWaiting := func(_ Part, d *appsv1.Deployment) bool { return d.Status.AvailableReplicas == 0 }
+			return m.until(ctx, "the pods of "+m.Name+" are ready", func() (bool, error) { return m.noneRuns(ctx, s, isWaiting) })
+		},
+		func() error { return m.restore(ctx, s.Webhooks) },
+		func() error { return m.unplug(ctx, hooks...) },
+		func() error { return m.remove(ctx, pods...) }, // they release the leases
+		func() error { return m.apply(ctx, former...) },
+		func() error {
+			return m.until(ctx, m.Name+" holds its leases", func() (bool, error) { return m.lead(ctx, s, false) })
+		},
+		func() error { return m.remove(ctx, others...) },
+		func() error {
+			fmt.Fprintf(m.Out, "%s works again\n", m.Name)
+			return client.IgnoreNotFound(m.api.Delete(ctx, m.configMap()))
+		},
+	)
+}
+
+func (m *mover) restore(ctx context.Context, hooks []*unstructured.Unstructured) error {
+	for _, o := range hooks {
 		o.SetResourceVersion("")
 		o.SetUID("")
 		o.SetManagedFields(nil)
@@ -222,19 +228,14 @@ func Back(ctx context.Context, cfg Config) error {
 			return fmt.Errorf("restoring %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
-	if err := m.remove(ctx, others...); err != nil {
-		return err
-	}
-	fmt.Fprintf(m.Out, "%s works again\n", m.Name)
-	return client.IgnoreNotFound(m.api.Delete(ctx, m.configMap()))
+	return nil
 }
 
-// Sleep waits, and returns early with an error if ctx ends.
-func Sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
+func inOrder(calls ...func() error) error {
+	for _, call := range calls {
+		if err := call(); err != nil {
+			return err
+		}
 	}
+	return nil
 }

@@ -21,6 +21,9 @@ import (
 	"github.com/certplane/certplane/internal/client/cli/check"
 	"github.com/certplane/certplane/internal/client/cli/exit"
 	"github.com/certplane/certplane/internal/client/cli/print"
+	"github.com/certplane/certplane/internal/client/explain"
+	"github.com/certplane/certplane/internal/issuing/names"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // controllersName is the name of certplane's Deployment, its account and its ConfigMap.
@@ -37,7 +40,6 @@ const (
 // Watching is the default of Config.Watch.
 const Watching = 10 * time.Minute
 
-// mover takes the steps of a move.
 type mover struct{ *reader }
 
 // step is a step of the move. At every moment, each webhook configuration with the policy Fail has
@@ -64,11 +66,10 @@ var steps = []step{
 // each one, and stops at the first surprise. The state is in the cluster, so that an interrupted
 // move goes on where it was.
 func Run(ctx context.Context, cfg Config, only int) error {
-	r, err := cfg.connect()
+	m, err := cfg.connect()
 	if err != nil {
 		return err
 	}
-	m := &mover{r}
 	if only < 0 || only > len(steps) {
 		return fmt.Errorf("--step is %d: want 1 to %d", only, len(steps))
 	}
@@ -209,13 +210,13 @@ func (m *mover) install(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
-	hooks, others := split(all)
+	hooks, others := split(all, webhooksKind)
 	if err := m.apply(ctx, append(others, s.Bindings...)...); err != nil {
 		return err
 	}
 	err = m.until(ctx, "the pods of certplane are ready", func() (bool, error) {
 		d := &appsv1.Deployment{}
-		_, err := m.exists(ctx, m.namespace, controllersName, d)
+		_, err := m.exists(ctx, rights.ClusterNamespace, controllersName, d)
 		wanted := ptr.Deref(d.Spec.Replicas, 1)
 		return d.Status.ObservedGeneration >= d.Generation && d.Status.AvailableReplicas >= wanted && d.Status.UpdatedReplicas >= wanted, err
 	})
@@ -234,11 +235,7 @@ func (m *mover) install(ctx context.Context, s *state) error {
 		}
 		err := m.until(ctx, "certplane has written the CA of its webhook", func() (bool, error) {
 			_, err := m.exists(ctx, "", lenient.GetName(), lenient)
-			each, _, _ := unstructured.NestedSlice(lenient.Object, "webhooks")
-			return !slices.ContainsFunc(each, func(webhook any) bool {
-				ca, _, _ := unstructured.NestedString(webhook.(map[string]any), "clientConfig", "caBundle")
-				return ca == ""
-			}), err
+			return strings.Count(fmt.Sprint(lenient.Object["webhooks"]), "caBundle:") == len(each), err
 		})
 		if err != nil {
 			return err
@@ -250,24 +247,12 @@ func (m *mover) install(ctx context.Context, s *state) error {
 	return m.until(ctx, "both webhooks answer", func() (bool, error) { return true, m.webhooksAnswer(ctx) })
 }
 
-// split separates webhook configurations from other objects.
-func split(all []*unstructured.Unstructured) (hooks, others []*unstructured.Unstructured) {
-	for _, o := range all {
-		if strings.HasSuffix(o.GetKind(), "WebhookConfiguration") {
-			hooks = append(hooks, o)
-		} else {
-			others = append(others, o)
-		}
-	}
-	return hooks, others
-}
-
 // webhooksAnswer sends a valid and an invalid object through all webhooks, without storing them.
 func (m *mover) webhooksAnswer(ctx context.Context) error {
 	for content, refused := range map[*map[string]any]bool{&m.Valid: false, &m.Invalid: true} {
 		o := (&unstructured.Unstructured{Object: *content}).DeepCopy()
 		if o.GetNamespace() != "" {
-			o.SetNamespace(m.namespace)
+			o.SetNamespace(rights.ClusterNamespace)
 		}
 		err := m.api.Create(ctx, o, client.DryRunAll)
 		isRefusal := apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
@@ -305,10 +290,16 @@ func (m *mover) isStopped(ctx context.Context, s *state) (bool, error) {
 }
 
 func (m *mover) areDown(ctx context.Context, s *state) (bool, error) {
+	return m.noneRuns(ctx, s, func(part Part, d *appsv1.Deployment) bool {
+		return part.Lease != "" && (ptr.Deref(d.Spec.Replicas, 1) > 0 || d.Status.Replicas > 0)
+	})
+}
+
+// noneRuns reports whether no Deployment of the program exists that runs, in the sense of a function.
+func (m *mover) noneRuns(ctx context.Context, s *state, runs func(Part, *appsv1.Deployment) bool) (bool, error) {
 	for _, part := range s.Parts {
 		d := &appsv1.Deployment{}
-		found, err := m.exists(ctx, part.Namespace, part.Deployment, d)
-		if err != nil || found && part.Lease != "" && (ptr.Deref(d.Spec.Replicas, 1) > 0 || d.Status.Replicas > 0) {
+		if found, err := m.exists(ctx, part.Namespace, part.Deployment, d); err != nil || found && runs(part, d) {
 			return false, err
 		}
 	}
@@ -327,42 +318,38 @@ func (m *mover) lead(ctx context.Context, s *state, ours bool) (bool, error) {
 			return false, err
 		}
 		holder := ptr.Deref(lease.Spec.HolderIdentity, "")
-		if holder == "" || strings.HasPrefix(holder, m.namespace+"/") != ours {
+		if holder == "" || strings.HasPrefix(holder, rights.ClusterNamespace+"/") != ours {
 			return false, nil
 		}
 	}
 	return true, nil
 }
 
-// stop stops the controllers of the program. Where they also serve its webhook, its configuration
-// goes first: certplane's webhook has checked the objects since step 2.
+// stop stops the controllers of the program. Their webhook goes first: certplane's also checks.
 func (m *mover) stop(ctx context.Context, s *state) error {
-	if m.WebhookFirst {
-		if err := m.deleteWebhooks(ctx, s); err != nil {
-			return err
-		}
-	}
-	for _, part := range s.Parts {
-		if part.Lease != "" {
-			if err := m.scale(ctx, part, 0); err != nil {
-				return err
+	leaders := slices.DeleteFunc(slices.Clone(s.Parts), func(part Part) bool { return part.Lease == "" })
+	return inOrder(
+		func() error {
+			if !m.WebhookFirst {
+				return nil
 			}
-		}
-	}
-	if err := m.until(ctx, "certplane holds the leases", func() (bool, error) { return m.isStopped(ctx, s) }); err != nil {
-		return err
-	}
-	return m.settle(ctx, s, (*mover).areDown)
+			return m.deleteWebhooks(ctx, s)
+		},
+		func() error { return m.scale(ctx, leaders, func(Part) int32 { return 0 }) },
+		func() error {
+			return m.until(ctx, "certplane holds the leases", func() (bool, error) { return m.isStopped(ctx, s) })
+		},
+		func() error { return m.settle(ctx, s, (*mover).areDown) },
+	)
 }
 
-func (m *mover) scale(ctx context.Context, part Part, replicas int32) error {
-	d := &appsv1.Deployment{}
-	if found, err := m.exists(ctx, part.Namespace, part.Deployment, d); err != nil || !found {
-		return err
-	}
-	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
-	if err := m.api.Patch(ctx, d, patch, client.FieldOwner(fieldOwner)); err != nil {
-		return fmt.Errorf("scaling the Deployment %s: %w", nameOf(d), err)
+func (m *mover) scale(ctx context.Context, parts []Part, replicas func(Part) int32) error {
+	for _, part := range parts {
+		patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas(part)))
+		err := m.api.Patch(ctx, part.object(deploymentKind), patch, client.FieldOwner(fieldOwner))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("scaling the Deployment %s/%s: %w", part.Namespace, part.Deployment, err)
+		}
 	}
 	return nil
 }
@@ -393,19 +380,20 @@ func (m *mover) watch(ctx context.Context, s *state) error {
 	}
 }
 
+const webhooksKind = "WebhookConfiguration" // the end of two kinds
+
 // webhooks returns the webhook configurations of the program.
 func (m *mover) webhooks(ctx context.Context) (found []*unstructured.Unstructured, err error) {
-	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
-		all := &unstructured.UnstructuredList{}
-		all.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
-		if err := m.api.List(ctx, all); err != nil {
+	for _, kind := range []string{"Validating" + webhooksKind, "Mutating" + webhooksKind} {
+		all, err := explain.ListAnyVersion(ctx, m.api, schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: kind})
+		if err != nil {
 			return nil, fmt.Errorf("listing webhook configurations: %w", err)
 		}
-		for i := range all.Items {
-			hooks, _, _ := unstructured.NestedSlice(all.Items[i].Object, "webhooks")
+		for i := range all {
+			hooks, _, _ := unstructured.NestedSlice(all[i].Object, "webhooks")
 			isTheirs := func(hook any) bool { return hook.(map[string]any)["name"] == m.Webhook }
-			if all.Items[i].GetLabels()[nameLabel] != "certplane" && slices.ContainsFunc(hooks, isTheirs) {
-				found = append(found, &all.Items[i])
+			if all[i].GetLabels()[nameLabel] != "certplane" && slices.ContainsFunc(hooks, isTheirs) {
+				found = append(found, &all[i])
 			}
 		}
 	}
@@ -437,39 +425,24 @@ func (m *mover) isUnhooked(ctx context.Context, s *state) (bool, error) {
 	if found, err := m.webhooks(ctx); err != nil || len(found) > 0 {
 		return false, err
 	}
-	return m.areGone(ctx, s, func(part Part) bool { return part.Lease == "" })
-}
-
-// areGone reports whether the Deployments of some parts are gone.
-func (m *mover) areGone(ctx context.Context, s *state, meant func(Part) bool) (bool, error) {
-	for _, part := range s.Parts {
-		if found, err := m.exists(ctx, part.Namespace, part.Deployment, &appsv1.Deployment{}); err != nil || found && meant(part) {
-			return false, err
-		}
-	}
-	return true, nil
+	return m.noneRuns(ctx, s, func(part Part, _ *appsv1.Deployment) bool { return part.Lease == "" })
 }
 
 // unhook deletes the webhook configurations, and only then what serves them.
 func (m *mover) unhook(ctx context.Context, s *state) error {
-	if err := m.webhooksAnswer(ctx); err != nil {
-		return err
-	}
-	if err := m.deleteWebhooks(ctx, s); err != nil {
-		return err
-	}
+	var pods []*unstructured.Unstructured
 	for _, part := range s.Parts {
 		if part.Lease == "" {
-			deployment, service := part.object(deploymentKind), part.object(corev1.SchemeGroupVersion.WithKind("Service"))
-			if err := m.remove(ctx, deployment, service); err != nil {
-				return err
-			}
+			pods = append(pods, part.object(deploymentKind), part.object(corev1.SchemeGroupVersion.WithKind("Service")))
 		}
 	}
-	if err := m.settle(ctx, s, (*mover).isUnhooked); err != nil {
-		return err
-	}
-	return m.webhooksAnswer(ctx)
+	return inOrder(
+		func() error { return m.webhooksAnswer(ctx) },
+		func() error { return m.deleteWebhooks(ctx, s) },
+		func() error { return m.remove(ctx, pods...) },
+		func() error { return m.settle(ctx, s, (*mover).isUnhooked) },
+		func() error { return m.webhooksAnswer(ctx) },
+	)
 }
 
 func (part Part) object(kind schema.GroupVersionKind) *unstructured.Unstructured {
@@ -481,7 +454,7 @@ func (part Part) object(kind schema.GroupVersionKind) *unstructured.Unstructured
 }
 
 func (m *mover) isGone(ctx context.Context, s *state) (bool, error) {
-	return m.areGone(ctx, s, func(Part) bool { return true })
+	return m.noneRuns(ctx, s, func(Part, *appsv1.Deployment) bool { return true })
 }
 
 // uninstall has the user uninstall the rest with the tool that has installed it. It refuses while
@@ -492,21 +465,20 @@ func (m *mover) uninstall(ctx context.Context, s *state) error {
 		return err
 	}
 	if lost := r.deletes(m.Groups); len(lost) > 0 {
-		return exit.WithNext(fmt.Errorf("the release %s of Helm does not keep the definitions %s: helm uninstall would delete all their objects", s.Release, some(lost)),
+		return exit.WithNext(fmt.Errorf("the release %s of Helm does not keep the definitions %s: helm uninstall would delete all their objects", s.Release, names.List(lost)),
 			"Upgrade the release to a chart with crds.keep: true, and repeat the step.")
 	}
 	fmt.Fprintf(m.Out, "Run in another terminal:\n  %s\n", m.uninstallLine(s))
-	if err := m.until(ctx, "the Deployments of "+m.Name+" are gone", func() (bool, error) { return m.isGone(ctx, s) }); err != nil {
-		return err
-	}
-	if err := m.settle(ctx, s, (*mover).isGone); err != nil {
-		return err
-	}
-	return m.webhooksAnswer(ctx)
+	return inOrder(
+		func() error {
+			return m.until(ctx, "the Deployments of "+m.Name+" are gone", func() (bool, error) { return m.isGone(ctx, s) })
+		},
+		func() error { return m.settle(ctx, s, (*mover).isGone) },
+		func() error { return m.webhooksAnswer(ctx) },
+	)
 }
 
-// uninstallLine returns the command that uninstalls the program. Another program can give its
-// instance label to objects of others, too.
+// uninstallLine returns the command that uninstalls the program, and nothing else of its instance.
 func (m *mover) uninstallLine(s *state) string {
 	switch {
 	case s.Release != "":

@@ -20,6 +20,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/client/cli/print"
+	"github.com/certplane/certplane/internal/issuing/names"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -85,7 +86,7 @@ func (m *reader) usage(ctx context.Context, p *Plan) error {
 		}
 	}
 	if p.keepsKeys && len(unset) > 0 {
-		p.warn(topicUse, fmt.Sprintf("this cert-manager keeps keys at renewal unless a rotationPolicy is set, and certplane makes new ones: %s. CAs: %s", some(unset), print.OrNone(some(cas))),
+		p.warn(topicUse, fmt.Sprintf("this cert-manager keeps keys at renewal unless a rotationPolicy is set, and certplane makes new ones: %s. CAs: %s", names.List(unset), print.OrNone(names.List(cas))),
 			"Set spec.privateKey.rotationPolicy: Never where a key must stay, as for CAs.")
 	}
 	final := []acmev1.State{acmev1.Valid, acmev1.Invalid, acmev1.Expired, acmev1.Errored}
@@ -101,7 +102,7 @@ func (m *reader) usage(ctx context.Context, p *Plan) error {
 		}
 	}
 	if len(busy) > 0 {
-		p.warn(topicWork, "cert-manager works on "+some(busy), "certplane finishes it. It is calmer to wait.")
+		p.warn(topicWork, "cert-manager works on "+names.List(busy), "certplane finishes it. It is calmer to wait.")
 	}
 	return nil
 }
@@ -112,8 +113,7 @@ type Trusted struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 	Role      string `json:"role"`
-	// Accounts are the accounts of certplane that need the rights; empty if a person must
-	// decide.
+	// Accounts are those of certplane that need the rights; empty if a person must decide.
 	Accounts []string `json:"accounts"`
 }
 
@@ -164,7 +164,7 @@ func (m *reader) trusted(ctx context.Context, p *Plan) error {
 					continue
 				}
 				t.Accounts = append(t.Accounts, m.Needs[at].Account)
-				copied.Subjects = append(copied.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: m.namespace, Name: m.Needs[at].Account})
+				copied.Subjects = append(copied.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: rights.ClusterNamespace, Name: m.Needs[at].Account})
 			}
 			if p.Trusted = append(p.Trusted, t); len(t.Accounts) == 0 {
 				p.warn(topicTrust, fmt.Sprintf("%s %s gives %s to the account of %s, and certplane cannot tell for what", kind, nameOf(b), t.Role, m.Name), "Grant it to the account of certplane that needs it: see docs/controllers.md.")
@@ -185,23 +185,21 @@ const instanceLabel, nameLabel = "app.kubernetes.io/instance", "app.kubernetes.i
 
 // labelNames are the values of nameLabel that its installation gives to the program's objects.
 func (m *reader) labelNames() []string {
-	names := []string{m.Name}
+	all := []string{m.Name}
 	for _, of := range m.Parts[1:] {
-		names = append(names, of.Component)
+		all = append(all, of.Component)
 	}
-	return names
+	return all
 }
 
-// owns reports whether the program itself has installed an object: it has the labels of its
-// installation.
+// owns reports whether an object has the labels of the program's installation.
 func (m *reader) owns(o metav1.Object) bool {
 	return slices.Contains(m.labelNames(), o.GetLabels()[nameLabel]) && o.GetLabels()[instanceLabel] != ""
 }
 
-// mentions finds policies and clouds that trust the account of the controller by name: these are
-// changed by hand.
+// mentions finds policies and clouds that trust the controller's account by name, for people to change.
 func (m *reader) mentions(ctx context.Context, p *Plan, controller *Part) error {
-	theirs, ours := fmt.Sprintf("system:serviceaccount:%s:%s", controller.Namespace, controller.Account), fmt.Sprintf("system:serviceaccount:%s:", m.namespace)
+	theirs, ours := fmt.Sprintf("system:serviceaccount:%s:%s", controller.Namespace, controller.Account), fmt.Sprintf("system:serviceaccount:%s:", rights.ClusterNamespace)
 	for _, name := range m.Policies {
 		found, err := m.list(ctx, p, topicTrust, schema.ParseGroupKind(name))
 		if err != nil {
@@ -221,13 +219,13 @@ func (m *reader) mentions(ctx context.Context, p *Plan, controller *Part) error 
 	if skip, err := p.unread(topicTrust, "service accounts", m.api.Get(ctx, client.ObjectKey{Namespace: controller.Namespace, Name: controller.Account}, account)); err != nil || skip {
 		return err
 	}
-	if _, err := m.exists(ctx, m.namespace, controllersName, own); err != nil {
+	if _, err := m.exists(ctx, rights.ClusterNamespace, controllersName, own); err != nil {
 		return fmt.Errorf("reading the service account of certplane: %w", err)
 	}
 	for key, cloud := range m.Clouds {
 		if account.Annotations[key] != "" && own.Annotations[key] == "" {
 			p.fail(topicTrust, fmt.Sprintf("%s trusts the account of %s (annotation %s)", cloud, m.Name, key),
-				fmt.Sprintf("Let it trust %s/%s, and annotate this service account in the same way.", m.namespace, controllersName))
+				fmt.Sprintf("Let it trust %s/%s, and annotate this service account in the same way.", rights.ClusterNamespace, controllersName))
 		}
 	}
 	return nil

@@ -3,8 +3,6 @@ package adopt
 import (
 	"context"
 	"crypto/x509"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -23,6 +21,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/trustmanager"
 	"github.com/certplane/certplane/internal/client/cli/print"
+	"github.com/certplane/certplane/internal/issuing/names"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/injection"
 	"github.com/certplane/certplane/internal/policy/issuance"
@@ -41,8 +40,7 @@ const (
 	readers = 16
 )
 
-// readCertificates reads the Certificates and their Secrets, takes fingerprints, and runs the
-// decisions of the controller certificates on them.
+// readCertificates takes fingerprints, and runs the decisions of the controller certificates.
 func (m *reader) readCertificates(ctx context.Context, p *Plan) (err error) {
 	if p.crts, err = listAs[cmv1.Certificate](ctx, m, p, topicCertificates, cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind).GroupKind()); err != nil {
 		return err
@@ -158,7 +156,7 @@ func (m *reader) wouldShim(ctx context.Context, p *Plan) error {
 		}
 	}
 	if len(s.lag) > 0 {
-		p.warn(topicShims, fmt.Sprintf("%s behind the annotations of their Ingress or Gateway, until a change that cert-manager also writes: %s", print.Number(len(s.lag), "Certificate"), some(s.lag)))
+		p.warn(topicShims, fmt.Sprintf("%s behind the annotations of their Ingress or Gateway, until a change that cert-manager also writes: %s", print.Number(len(s.lag), "Certificate"), names.List(s.lag)))
 	}
 	p.ok(topicShims, "%s of Ingresses and Gateways go on", print.Number(s.count, "Certificate"))
 	return nil
@@ -301,30 +299,24 @@ func (m *reader) targets(ctx context.Context, p *Plan) error {
 	if err != nil {
 		return err
 	}
+	controller := p.part("controller")
 	for _, b := range bundles {
+		if b.Spec.Target.Secret != nil && controller != nil && controller.value("secret-targets-enabled", "") == "true" {
+			p.add("trustManager.secretTargets", b.Name)
+		}
 		synced := meta.FindStatusCondition(b.Status.Conditions, trustmanager.ConditionSynced)
 		if synced == nil || synced.Status != metav1.ConditionTrue || synced.ObservedGeneration != b.Generation {
 			p.warn(topicBundles, fmt.Sprintf("Bundle %s is not synced: certplane writes its targets, unless they cannot be written", b.Name), m.Line("kubectl", "describe", "bundle", b.Name))
 		}
 	}
-	configMaps, secrets := &corev1.ConfigMapList{}, &corev1.SecretList{}
-	err = errors.Join(m.api.List(ctx, configMaps, client.HasLabels{trustmanager.BundleLabel}), m.api.List(ctx, secrets, client.HasLabels{trustmanager.BundleLabel}))
-	if skip, err := p.unread(topicBundles, "ConfigMaps and Secrets with the label "+trustmanager.BundleLabel, err); err != nil || skip {
-		return err
-	}
-	for _, o := range configMaps.Items {
-		content, err := json.Marshal([]any{o.Data, o.BinaryData})
+	for _, kind := range []string{"ConfigMap", "Secret"} {
+		written, err := m.list(ctx, p, topicBundles, schema.GroupKind{Kind: kind}, client.HasLabels{trustmanager.BundleLabel})
 		if err != nil {
-			return fmt.Errorf("reading ConfigMap %s: %w", nameOf(&o), err)
+			return err
 		}
-		p.before.Objects["ConfigMap "+nameOf(&o)] = digest(content)
-	}
-	for _, o := range secrets.Items {
-		content, err := json.Marshal(o.Data)
-		if err != nil {
-			return fmt.Errorf("reading Secret %s: %w", nameOf(&o), err)
+		for _, o := range written {
+			p.before.Objects[kind+" "+nameOf(&o)] = digest(fmt.Append(nil, o.Object["data"], o.Object["binaryData"])) // sorted by keys
 		}
-		p.before.Objects["Secret "+nameOf(&o)] = digest(content)
 	}
 	p.ok(topicBundles, "%s with %s", print.Number(len(bundles), "Bundle"), print.Number(len(p.before.Objects), "target"))
 	return nil

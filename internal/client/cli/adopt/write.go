@@ -10,10 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"text/template"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
@@ -23,12 +21,8 @@ var stepsFile string
 // Write writes the files of a move to a folder, which must be empty or missing: the configuration,
 // the manifests with the copied bindings, values for the program's chart, the steps as commands,
 // and before.json. None of them contains a secret.
-func Write(ctx context.Context, cfg Config, p *Plan, dir string) error {
-	r, err := cfg.connect()
-	if err != nil {
-		return err
-	}
-	m := &mover{r}
+func (p *Plan) Write(ctx context.Context, dir string) error {
+	m := &mover{p.by}
 	if there, err := os.ReadDir(dir); err == nil && len(there) > 0 {
 		return fmt.Errorf("--write: the folder %s is not empty: name another", dir)
 	}
@@ -79,7 +73,7 @@ func (m *mover) steps(ctx context.Context, s *state) ([]byte, error) {
 	}
 	about := map[string]any{
 		"Program": m.Name, "Keeper": s.Keeper, "Release": s.Release, "Uninstall": m.uninstallLine(s), "WebhookFirst": m.WebhookFirst,
-		"Parts": s.Parts, "Webhooks": names(hooks), "Kubectl": m.Line("kubectl"), "Adopt": m.Line("adopt", m.Name),
+		"Parts": s.Parts, "Webhooks": hooks, "Kubectl": m.Line("kubectl"), "Adopt": m.Line("adopt", m.Name),
 	}
 	page, err := template.New("steps").Parse(stepsFile)
 	if err != nil {
@@ -90,13 +84,4 @@ func (m *mover) steps(ctx context.Context, s *state) ([]byte, error) {
 		return nil, fmt.Errorf("writing steps.md: %w", err)
 	}
 	return text.Bytes(), nil
-}
-
-// names returns the kinds and names of objects, as kubectl reads them.
-func names(objects []*unstructured.Unstructured) []string {
-	all := make([]string, len(objects))
-	for i, o := range objects {
-		all[i] = strings.ToLower(o.GetKind()) + "/" + o.GetName()
-	}
-	return all
 }
