@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
@@ -179,7 +178,7 @@ func (c *controller) serve(ctx context.Context, of kind, gateways cache.Cache) e
 			return fmt.Errorf("indexing %s: %w", of.resource, err)
 		}
 	}
-	r := &reconciler{controller: c, kind: of, objects: objects, gateways: gateways, events: c.Events(of.component), told: map[types.NamespacedName][]notice{}}
+	r := &reconciler{controller: c, kind: of, objects: objects, gateways: gateways, events: c.Events(of.component)}
 	parts, watches := []worker.Part{objects}, []source.Source{
 		source.Kind[client.Object](objects, of.object, &handler.EnqueueRequestForObject{}, predicate.Funcs{UpdateFunc: hasChanged}),
 		wakes(c.certificates, &cmv1.Certificate{}, r.ofCertificate),

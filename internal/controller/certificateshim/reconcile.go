@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
-	"sync"
-	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -39,9 +37,6 @@ const (
 	reasonInternalError         = "InternalError"
 )
 
-// blockedPause is the wait until a blocked write is tried again.
-const blockedPause = 10 * time.Minute
-
 // notice is an Event of a warning.
 type notice struct{ reason, text string }
 
@@ -53,15 +48,14 @@ type reconciler struct {
 	gateways client.Reader // for ListenerSets
 	events   events.EventRecorder
 
-	mu   sync.Mutex
-	told map[types.NamespacedName][]notice // the warnings of objects; guarded by mu
+	said worker.Said[types.NamespacedName, notice] // the warnings of objects
 }
 
 // Reconcile makes the Certificates of an object what it requests.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	o := r.kind.object.DeepCopyObject().(client.Object)
 	if err := r.objects.Get(ctx, request.NamespacedName, o); err != nil {
-		r.tell(request.NamespacedName, nil, nil)
+		r.said.News(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	p := &pass{reconciler: r, owner: o}
@@ -76,25 +70,17 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	if r.tell(request.NamespacedName, o, p.warnings); p.blocked {
-		return reconcile.Result{RequeueAfter: blockedPause}, nil
+		return reconcile.Result{RequeueAfter: worker.RefusedPause}, nil
 	}
 	return reconcile.Result{}, nil
 }
 
 // tell records warnings of an object that were not there after its last pass.
 func (r *reconciler) tell(name types.NamespacedName, o client.Object, warnings []notice) {
-	r.mu.Lock()
-	before := r.told[name]
-	if r.told[name] = warnings; len(warnings) == 0 {
-		delete(r.told, name)
-	}
-	r.mu.Unlock()
-	for _, w := range warnings {
-		if !slices.Contains(before, w) {
-			// Events that differ in their text alone are counted as one.
-			action := fmt.Sprintf("Check-%08x", crc32.ChecksumIEEE([]byte(w.text)))
-			r.events.Eventf(o, nil, corev1.EventTypeWarning, w.reason, action, "%s", eventtext.Fit(w.text))
-		}
+	for _, w := range r.said.News(name, warnings...) {
+		// Events that differ in their text alone are counted as one.
+		action := fmt.Sprintf("Check-%08x", crc32.ChecksumIEEE([]byte(w.text)))
+		r.events.Eventf(o, nil, corev1.EventTypeWarning, w.reason, action, "%s", eventtext.Fit(w.text))
 	}
 }
 
@@ -146,9 +132,9 @@ func (p *pass) run(ctx context.Context) error {
 // error: its objects end with it.
 func (p *pass) afterWrite(err error) error {
 	switch {
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
+	case worker.IsTooLate(err):
 		return nil
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+	case worker.IsRefused(err):
 		p.blocked = true
 		p.warn(reasonCertificateRefused, err.Error())
 		return nil
@@ -246,13 +232,10 @@ func (p *pass) prune(ctx context.Context, wanted shim.Wish) error {
 // ofCertificate returns the objects that a Certificate concerns: its owner, and those that other
 // Certificates of the namespace are in the way of.
 func (r *reconciler) ofCertificate(_ context.Context, o client.Object) (requests []reconcile.Request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name, notices := range r.told {
-		isBlocked := func(n notice) bool { return n.reason == reasonCertificateNotOwned }
-		if name.Namespace == o.GetNamespace() && slices.ContainsFunc(notices, isBlocked) {
-			requests = append(requests, reconcile.Request{NamespacedName: name})
-		}
+	for _, name := range r.said.About(func(name types.NamespacedName, n notice) bool {
+		return name.Namespace == o.GetNamespace() && n.reason == reasonCertificateNotOwned
+	}) {
+		requests = append(requests, reconcile.Request{NamespacedName: name})
 	}
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && owner.Kind == r.kind.Kind {
 		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}})

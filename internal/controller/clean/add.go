@@ -7,7 +7,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clientqueue "k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -53,7 +52,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("registering the cleaner's metrics: %w", err)
 	}
-	deleter := &deleter{client: cfg.Client, report: reporter{metrics: metrics, events: cfg.Events}, clock: cfg.Clock, recorded: cfg.Recorded, held: map[types.UID]time.Time{}}
+	deleter := &deleter{client: cfg.Client, report: reporter{metrics: metrics, events: cfg.Events}, clock: cfg.Clock, recorded: cfg.Recorded, held: map[string]hold{}}
 	if err := addRetention(mgr, cfg, deleter); err != nil || cfg.Settings.PerRequester.Max == 0 && cfg.Settings.PerRequester.MaxMiB == 0 {
 		return err
 	}
@@ -79,7 +78,7 @@ func addRetention(mgr ctrl.Manager, cfg Config, deleter *deleter) error {
 func addCap(mgr ctrl.Manager, cfg Config, deleter *deleter) error {
 	r := &quota{
 		cache: mgr.GetCache(), clock: cfg.Clock, limit: cfg.Settings.cap(),
-		index: newRequesterIndex(cfg.Settings.PerRequester.ExemptGroups), deleter: deleter, reported: map[string]time.Time{},
+		index: newRequesterIndex(cfg.Settings.PerRequester.ExemptGroups), deleter: deleter,
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("csrcleaner-cap").

@@ -24,11 +24,17 @@ type deleter struct {
 	client client.Writer
 	report reporter
 	clock  clock.PassiveClock
-	// recorded reports whether a request may be deleted; nil means always. held are the times
-	// from which on others wait for that.
+	// recorded reports whether a request may be deleted; nil means always. held are the
+	// others by their names, until they are deleted.
 	recorded func(client.Object) bool
 	mu       sync.Mutex // guards held
-	held     map[types.UID]time.Time
+	held     map[string]hold
+}
+
+// hold is a request that waits for its record, and since when.
+type hold struct {
+	uid   types.UID
+	since time.Time
 }
 
 const (
@@ -46,15 +52,23 @@ func (b *deleter) holds(c *csr) bool {
 	recorded, now := b.recorded(c), b.clock.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	since, known := b.held[c.UID]
+	held := b.held[c.Name]
+	isKnown := held.uid == c.UID
 	switch {
-	case recorded || known && now.Sub(since) >= mostHeld:
-		delete(b.held, c.UID)
+	case recorded || isKnown && now.Sub(held.since) >= mostHeld:
+		delete(b.held, c.Name)
 		return false
-	case !known:
-		b.held[c.UID] = now
+	case !isKnown:
+		b.held[c.Name] = hold{c.UID, now}
 	}
 	return true
+}
+
+// forget drops what is known of a request that does not exist.
+func (b *deleter) forget(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.held, name)
 }
 
 // sweep deletes c unless it changed after verdict was reached. If it changed, it must be

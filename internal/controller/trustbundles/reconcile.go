@@ -31,9 +31,6 @@ const (
 	// mostRoots and mostPEM limit the result of a TrustBundle, in certificates and bytes, and
 	// mostInNamespace the number of TrustBundles.
 	mostRoots, mostPEM, mostInNamespace = 1000, 512 << 10, 50
-	// problemPause is the wait until a TrustBundle with a problem is tried again. The changes
-	// that solve most problems wake it earlier.
-	problemPause = 10 * time.Minute
 )
 
 // pass is one look at a TrustBundle.
@@ -71,7 +68,7 @@ func (p *pass) use(kind, namespace, name string) {
 
 func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 	if many, err := p.tooMany(ctx); err != nil || many != nil {
-		return problemPause, cmp.Or(err, p.report(ctx, many, ""))
+		return worker.RefusedPause, cmp.Or(err, p.report(ctx, many, ""))
 	}
 	target, stored, err := p.readTarget(ctx)
 	if err != nil {
@@ -93,14 +90,14 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 	}
 	switch {
 	case found != nil && !complete:
-		return problemPause, p.report(ctx, found, "")
+		return worker.RefusedPause, p.report(ctx, found, "")
 	case len(roots) == 0:
 		isDistrusted := func(cert *x509.Certificate) bool { return slices.Contains(rules.Distrusted, pki.Fingerprint(cert)) }
 		if slices.ContainsFunc(stored, isDistrusted) {
 			err = p.prune(ctx, "")
 		}
 		found = cmp.Or(found, &problem{reasonNotFound, "No certificate of the sources is left after spec.filter and spec.distrusted"})
-		return problemPause, cmp.Or(err, p.report(ctx, found, ""))
+		return worker.RefusedPause, cmp.Or(err, p.report(ctx, found, ""))
 	}
 	// The status lists a root first, so that it gets its overlap whenever the process ends.
 	if p.listRoots(roots) {
@@ -117,9 +114,9 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 				return 0, fmt.Errorf("deleting former targets: %w", err)
 			}
 		}
-	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case worker.IsTooLate(err):
 		return 0, nil // the namespace is being deleted
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+	case worker.IsRefused(err):
 		found = &problem{reason: "SyncConfigMapTargetFailed", message: fmt.Sprintf("Cannot write the ConfigMap %q: %s", p.targetName(), eventtext.Line(err.Error()))}
 	default:
 		if found = problemIn(err); found == nil {
@@ -130,8 +127,8 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 	if next := trustbundle.Change(roots, rules); !next.IsZero() {
 		again = max(next.Sub(p.now), time.Second)
 	}
-	if found.reason != v1alpha1.TrustSynced && (again == 0 || again > problemPause) {
-		again = problemPause
+	if found.reason != v1alpha1.TrustSynced && (again == 0 || again > worker.RefusedPause) {
+		again = worker.RefusedPause
 	}
 	return again, p.report(ctx, found, digest)
 }
