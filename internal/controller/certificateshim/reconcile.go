@@ -8,6 +8,7 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,6 +58,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.objects.Get(ctx, request.NamespacedName, o); err != nil {
 		r.said.News(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if ingress, ok := o.(*networkingv1.Ingress); ok {
+		if err := unpack(ingress); err != nil {
+			return reconcile.Result{}, fmt.Errorf("reading the Ingress %s from the cache: %w", request, err)
+		}
 	}
 	p := &pass{reconciler: r, owner: o}
 	defer func() {
@@ -144,10 +150,10 @@ func (p *pass) afterWrite(err error) error {
 
 // ensure creates or updates a Certificate.
 func (p *pass) ensure(ctx context.Context, wanted *cmv1.Certificate) error {
-	key, cached := client.ObjectKeyFromObject(wanted), &cmv1.Certificate{}
+	key, cached := client.ObjectKeyFromObject(wanted), &owned{}
 	switch err := p.certificates.Get(ctx, key, cached); {
 	case err == nil:
-		if !p.owns(cached) || shim.IsCurrent(cached, wanted, p.CopiedAnnotations) {
+		if !p.owns(cached) || shim.IsCurrent(cached.Digest, wanted, p.CopiedAnnotations) {
 			return nil
 		}
 	case !apierrors.IsNotFound(err):
@@ -165,13 +171,13 @@ func (p *pass) ensure(ctx context.Context, wanted *cmv1.Certificate) error {
 }
 
 // owns reports whether the object controls a Certificate; if not, it warns.
-func (p *pass) owns(crt *cmv1.Certificate) bool {
+func (p *pass) owns(crt metav1.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(crt)
 	switch {
 	case owner == nil:
-		p.warn(reasonCertificateNotOwned, fmt.Sprintf("Certificate %q exists and has no owner, so it is not changed. Delete it, or name another Secret", crt.Name))
+		p.warn(reasonCertificateNotOwned, fmt.Sprintf("Certificate %q exists and has no owner, so it is not changed. Delete it, or name another Secret", crt.GetName()))
 	case owner.UID != p.owner.GetUID():
-		p.warn(reasonCertificateNotOwned, fmt.Sprintf("Certificate %q belongs to %s %q, so it is not changed. Name another Secret", crt.Name, owner.Kind, owner.Name))
+		p.warn(reasonCertificateNotOwned, fmt.Sprintf("Certificate %q belongs to %s %q, so it is not changed. Name another Secret", crt.GetName(), owner.Kind, owner.Name))
 	default:
 		return true
 	}
@@ -203,19 +209,20 @@ func (p *pass) update(ctx context.Context, key client.ObjectKey, wanted *cmv1.Ce
 
 // prune deletes the Certificates of the object whose Secrets it does not name any more.
 func (p *pass) prune(ctx context.Context, wanted shim.Wish) error {
-	own := &cmv1.CertificateList{}
-	err := p.certificates.List(ctx, own, client.InNamespace(p.owner.GetNamespace()), client.MatchingFields{byOwner: string(p.owner.GetUID())}, client.UnsafeDisableDeepCopy)
+	own := &ownedList{}
+	err := p.certificates.List(ctx, own, client.InNamespace(p.owner.GetNamespace()), client.MatchingFields{byOwner: bucketOf(p.owner.GetUID())}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("listing Certificates: %w", err)
 	}
 	named := shim.SecretNames(p.owner)
 	for i := range own.Items {
-		crt := &own.Items[i]
-		isWanted := func(w *cmv1.Certificate) bool { return w.Name == crt.Name }
-		if slices.Contains(named, crt.Spec.SecretName) || crt.DeletionTimestamp != nil || slices.ContainsFunc(wanted.Certificates, isWanted) {
+		found := &own.Items[i]
+		isWanted := func(w *cmv1.Certificate) bool { return w.Name == found.Name }
+		if !metav1.IsControlledBy(found, p.owner) || slices.Contains(named, found.SecretName) || found.DeletionTimestamp != nil || slices.ContainsFunc(wanted.Certificates, isWanted) {
 			continue
 		}
-		err := p.Client.Delete(ctx, crt.DeepCopy(), client.Preconditions{UID: &crt.UID})
+		crt := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Namespace: found.Namespace, Name: found.Name, UID: found.UID}}
+		err := p.Client.Delete(ctx, crt, client.Preconditions{UID: &crt.UID})
 		switch {
 		case err == nil:
 			p.done(crt, reasonDeleteCertificate, "deleted unrequired")
