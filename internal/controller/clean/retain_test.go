@@ -170,4 +170,18 @@ func TestWaitsForRecord(t *testing.T) {
 	if _, err := f.retain("issued"); err != nil || f.exists("issued") {
 		t.Errorf("recorded: %v, exists %t", err, f.exists("issued"))
 	}
+
+	issued := newCSR("issued", 50*time.Hour, says(certificatesv1.CertificateApproved, 25*time.Hour))
+	f = newFixture(t, issued)
+	f.recorded = func(client.Object) bool { return false }
+	f.retain("issued")
+	if len(f.deleter().held) != 1 {
+		t.Errorf("it holds %d requests, not one", len(f.kept.held))
+	}
+	if err := f.api.Delete(t.Context(), issued.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.retain("issued"); err != nil || len(f.kept.held) > 0 {
+		t.Errorf("%v; it holds a request that a user has deleted", err)
+	}
 }
