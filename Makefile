@@ -85,7 +85,7 @@ KUBEBUILDER_ASSETS ?= $(CURDIR)/bin/peers
 KUBERNETES_VERSION = $(shell cd test/interop && $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
 
 .PHONY: interop
-interop: bin/peers bin/peers/approver-policy bin/peers/vault bin/peers/cert-manager-controller bin/peers/cert-manager-cainjector bin/peers/trust-manager test-interop ## Test against real Kubernetes components, cert-manager, trust-manager and a real Vault, which it builds
+interop: bin/peers bin/peers/approver-policy bin/peers/vault bin/peers/cert-manager-controller bin/peers/cert-manager-cainjector bin/peers/cert-manager-webhook bin/peers/cmctl bin/peers/trust-manager test-interop ## Test against real Kubernetes components, cert-manager, trust-manager and a real Vault, which it builds
 
 .PHONY: test-interop
 test-interop: build ## Test against zlint, approver-policy, and real Kubernetes components where they are found
@@ -143,6 +143,12 @@ bin/peers/cert-manager-controller: $(addprefix test/interop/acme/,go.mod certman
 
 bin/peers/cert-manager-cainjector: $(addprefix test/interop/acme/,go.mod certmanager/cainjector/main.go) | bin/peers
 	cd test/interop/acme && $(GO) build -o $(CURDIR)/$@ ./certmanager/cainjector
+
+bin/peers/cert-manager-webhook: $(addprefix test/interop/certmanagerwebhook/,go.mod main.go) | bin/peers
+	cd test/interop/certmanagerwebhook && $(GO) build -o $(CURDIR)/$@ .
+
+bin/peers/cmctl: $(addprefix test/interop/approverpolicy/,go.mod cmctl/main.go) | bin/peers
+	cd test/interop/approverpolicy && $(GO) build -o $(CURDIR)/$@ ./cmctl
 
 bin/peers/trust-manager: $(addprefix test/interop/trustmanager/,go.mod main.go) | bin/peers
 	cd test/interop/trustmanager && $(GO) build -o $(CURDIR)/$@ .
@@ -214,6 +220,7 @@ lint: ## Look for mistakes
 	cd test/interop/zlint && $(GO) vet ./...
 	cd test/interop/approverpolicy && $(GO) vet ./... github.com/cert-manager/approver-policy/pkg/certplaneoracle
 	cd test/interop/trustmanager && $(GO) vet ./...
+	cd test/interop/certmanagerwebhook && $(GO) vet ./...
 	cd test/acmeclients && $(GO) vet ./...
 	cd test/acmesuites && $(GO) vet ./... && cd pebble && $(GO) vet ./...
 	cd test/browser && $(GO) vet ./...

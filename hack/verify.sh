@@ -17,7 +17,7 @@ format() {
 # downloaded only for building them.
 modules() {
   local module
-  for module in . hack/tools examples/external-issuer venafi test/interop/zlint test/interop/approverpolicy test/interop/approverpolicy/oracle test/interop/acme test/acmeclients test/acmesuites test/acmesuites/pebble test/browser test/interop/stepca test/interop/trustmanager test/interop/vault; do
+  for module in . hack/tools examples/external-issuer venafi test/interop/zlint test/interop/approverpolicy test/interop/approverpolicy/oracle test/interop/acme test/acmeclients test/acmesuites test/acmesuites/pebble test/browser test/interop/stepca test/interop/certmanagerwebhook test/interop/trustmanager test/interop/vault; do
     (cd "$module" && go mod tidy -diff >/dev/null) || fail "$module/go.mod is not tidy: run 'go mod tidy' there"
   done
 }

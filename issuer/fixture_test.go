@@ -442,11 +442,11 @@ func messageOf(cr *cmv1.CertificateRequest) string {
 
 func (w world) decide(t *testing.T, name string, kind cmv1.CertificateRequestConditionType) {
 	t.Helper()
-	cr := w.request(t, name)
-	api.SetRequestCondition(cr, kind, cmmeta.ConditionTrue, "Test", "decided by a test", metav1.Now())
-	if err := w.admin.Status().Update(t.Context(), cr); err != nil {
-		t.Fatal(err)
-	}
+	apitest.Eventually(t, fmt.Sprintf("%s is %s", name, kind), func() bool { // controllers write it, too
+		cr := w.request(t, name)
+		api.SetRequestCondition(cr, kind, cmmeta.ConditionTrue, "Test", "decided by a test", metav1.Now())
+		return w.admin.Status().Update(t.Context(), cr) == nil
+	})
 }
 
 // isReady waits until a Remote's Ready condition is so; it returns it.

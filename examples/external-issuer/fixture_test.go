@@ -38,7 +38,7 @@ import (
 )
 
 // patience is how long anything that is waited for may take on a busy machine.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // programs are built once for all tests, at the first need.
 var programs = sync.OnceValues(func() (dir string, err error) {

@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long anything that is waited for may take on a busy machine.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // TestREADME runs the commands of the README in their order. Only the folders
 // and the ports are others.

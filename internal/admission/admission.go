@@ -88,6 +88,9 @@ type Config struct {
 	//   - Bundle: a Bundle of trust.cert-manager.io with contradicting fields is
 	//     refused. Without it, such a Bundle is stored and reports in its status
 	//     why its targets are not written.
+	//   - TrustBundle: writing the spec of a TrustBundle whose target is a
+	//     ClusterTrustBundle needs the verbs create and update on that. Without
+	//     it, such targets are not written.
 	//   - CertificatePolicy: CertificatePolicies and CertificatePolicyExceptions
 	//     that contradict themselves, or that give more than their authors may
 	//     approve, are refused; so are requests for certificates that a policy
@@ -118,6 +121,9 @@ type plugin struct {
 	make func(authorizer.UnconditionalAuthorizer) admission.Interface
 }
 
+// TrustBundle is the name of the plugin that checks the authors of TrustBundles.
+const TrustBundle = "TrustBundle"
+
 // plugins are all checks in the order in which they run.
 func plugins() []plugin {
 	return []plugin{
@@ -134,6 +140,7 @@ func plugins() []plugin {
 		{"ACMEServer", newACMEServer},
 		{"Revocation", newRevocation},
 		{"Bundle", newBundle},
+		{TrustBundle, newTrustBundle},
 		{"CertificatePolicy", newCertificatePolicy},
 		{"MutatingAdmissionPolicy", newMutatingPolicy},
 		{"MutatingAdmissionWebhook", newMutatingWebhook},

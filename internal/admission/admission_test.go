@@ -105,7 +105,7 @@ func TestPluginsThatMissSomething(t *testing.T) {
 func TestPluginOrder(t *testing.T) {
 	want := []string{
 		"NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "CertificateRequestLifetime", "CertManager", "Signer",
-		"ACMEServer", "Revocation", "Bundle", "CertificatePolicy", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
+		"ACMEServer", "Revocation", "Bundle", "TrustBundle", "CertificatePolicy", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
 	}
 	var got []string
 	for _, p := range plugins() {
@@ -118,7 +118,7 @@ func TestPluginOrder(t *testing.T) {
 
 func TestUnknownPlugin(t *testing.T) {
 	_, err := New(Config{DisabledPlugins: []string{"CertificateSigning", "certificateapproval"}}, &rules{})
-	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: NamespaceLifecycle, NodeRestriction, PodCertificateIdentity, CertificateApproval, CertificateSigning, ClusterTrustBundleAttest, CertificateSubjectRestriction, CertificateRequestLifetime, CertManager, Signer, ACMEServer, Revocation, Bundle, CertificatePolicy, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook`
+	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: NamespaceLifecycle, NodeRestriction, PodCertificateIdentity, CertificateApproval, CertificateSigning, ClusterTrustBundleAttest, CertificateSubjectRestriction, CertificateRequestLifetime, CertManager, Signer, ACMEServer, Revocation, Bundle, TrustBundle, CertificatePolicy, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

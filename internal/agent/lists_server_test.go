@@ -224,22 +224,21 @@ func TestPrograms(t *testing.T) {
 	if strings.Contains(e.read("changes"), "list") {
 		t.Errorf("changes before the revocation: %q", e.read("changes"))
 	}
-	begin := time.Now()
+	watch := apitest.StartStopwatch(t)
 	revoked := e.revoke("old-tls.crt", "KeyCompromise")
 	apitest.Eventually(t, "both hooks run for the list", func() bool { return strings.Count(e.read("changes"), "list\n") == 2 })
-	if took := time.Since(begin); took > 5*time.Second {
+	if took := watch.Elapsed(); took > 5*time.Second {
 		t.Errorf("the hooks ran after %v", took)
 	} else {
 		t.Logf("the hooks ran after %v", took)
 	}
 	for name := range programs {
 		apitest.Eventually(t, name+" refuses the revoked certificate", func() bool { return !accepts(name, "old-") })
-		if !accepts(name, "good/") {
-			t.Errorf("%s refuses a certificate that is not revoked", name)
-		}
-		if took := time.Since(begin); took > 10*time.Second {
+		if took := watch.Elapsed(); took > 10*time.Second {
 			t.Errorf("%s refuses it after %v", name, took)
 		}
+		// A program that is busy answers later, which is no refusal.
+		apitest.Eventually(t, name+" accepts a certificate that is not revoked", func() bool { return accepts(name, "good/") })
 	}
 	if !e.names("nginx/crl.pem", revoked) {
 		t.Error("the file does not name the certificate")

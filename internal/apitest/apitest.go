@@ -18,7 +18,7 @@ import (
 )
 
 // startTimeout is how long a server may take to be ready on a busy machine.
-const startTimeout = time.Minute
+const startTimeout = 3 * time.Minute
 
 // gcPercent makes garbage collections rare: they are a third of the work of a
 // start, and no test needs the memory.

@@ -66,7 +66,7 @@ func TestPayersOfPacks(t *testing.T) {
 func TestPacksWithoutBills(t *testing.T) {
 	p := &packing{terms: map[term]struct{}{}}
 	p.add(record(1, 1), []byte(`{"metadata":{"name":"a"}}`))
-	whole, err := p.pack().encode()
+	whole, err := p.pack().encode(packVersion)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,7 +127,7 @@ func (w *world) repack(terms map[term]struct{}, b bill) {
 		w.Fatal(err)
 	}
 	p.filter, p.bill = newFilter(terms), b
-	value, err := p.encode()
+	value, err := p.encode(packVersion)
 	if err != nil {
 		w.Fatal(err)
 	}

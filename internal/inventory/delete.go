@@ -87,7 +87,7 @@ func (i *Inventory) deleteFrom(ctx context.Context, key string, names map[string
 		}
 		write := clientv3.OpDelete(key)
 		if len(kept.records) > 0 {
-			value, err := kept.encode()
+			value, err := kept.encode(packVersion)
 			if err != nil {
 				return 0, fmt.Errorf("packing records: %w", err)
 			}

@@ -224,7 +224,7 @@ func TestRecordsAreSmall(t *testing.T) {
 		}
 		p.add(r, data)
 	}
-	value, err := p.pack().encode()
+	value, err := p.pack().encode(packVersion)
 	if size := len(value) / packRecords; err != nil || size > 200 {
 		t.Errorf("a record takes %d bytes of its pack, want at most 200, %v", size, err)
 	}

@@ -7,13 +7,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/certplane/certplane/internal/revocation"
 )
 
-// askEvery is how often the store is asked whether the watch has all changes.
+// askEvery is how often the store is asked at least whether the watch has all changes.
 const askEvery = time.Second
 
 // freshness is how far the revocations in memory are behind those in the store. It is safe
@@ -72,9 +71,15 @@ func ownStream(ctx context.Context) context.Context {
 // askProgress asks the store again and again to say in the watches of ctx that they have all
 // changes, until ctx ends. A store that has none to tell would otherwise look like one that
 // cannot be reached.
-func askProgress(ctx context.Context, store *clientv3.Client) {
+func (i *Inventory) askProgress(ctx context.Context) {
+	again := time.NewTicker(askEvery)
+	defer again.Stop()
 	for ctx.Err() == nil {
-		_ = store.RequestProgress(ctx) // the watch reports errors
-		pause(ctx, askEvery)
+		_ = i.Store.RequestProgress(ctx) // the watch reports errors
+		select {
+		case <-ctx.Done():
+		case <-again.C:
+		case <-i.ask:
+		}
 	}
 }

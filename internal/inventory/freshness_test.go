@@ -2,11 +2,14 @@ package inventory
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/fields"
 
+	"github.com/certplane/certplane/internal/api/inventory"
 	"github.com/certplane/certplane/internal/store/etcd"
 )
 
@@ -63,5 +66,64 @@ func TestRevocationsAreReadFirst(t *testing.T) {
 	defer cancel()
 	if err := w.open().AwaitRevoked(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// late is a store whose watches tell a change only after they were asked for their progress.
+type late struct {
+	clientv3.Watcher
+	asked chan struct{}
+}
+
+func (l late) Watch(ctx context.Context, key string, options ...clientv3.OpOption) clientv3.WatchChan {
+	told := make(chan clientv3.WatchResponse)
+	go func() {
+		defer close(told)
+		for answer := range l.Watcher.Watch(ctx, key, options...) {
+			if len(answer.Events) > 0 {
+				select {
+				case <-l.asked:
+				case <-ctx.Done():
+					return
+				}
+			}
+			select {
+			case told <- answer:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return told
+}
+
+func (l late) RequestProgress(ctx context.Context) error {
+	select {
+	case l.asked <- struct{}{}:
+	default:
+	}
+	return l.Watcher.RequestProgress(ctx)
+}
+
+// A client that knows a certificate from another server finds its record.
+func TestFindWhatOthersStored(t *testing.T) {
+	w := newWorld(t)
+	behind := w.openWith(func(client *clientv3.Client) { client.Watcher = late{client.Watcher, make(chan struct{})} })
+	if err := behind.AwaitRead(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 5 {
+		r := record(n, 30)
+		w.write(r)
+		// Other keys do not matter: no watch of records tells them.
+		if _, err := w.Store.Put(t.Context(), "/registry/other", fmt.Sprint(n)); err != nil {
+			t.Fatal(err)
+		}
+		if got := find(t, behind, Query{Fields: fields.OneTermEqualSelector(inventory.NameOfRecord, r.Name)}); len(got) != 1 {
+			t.Errorf("record %d: found %q", n, got)
+		}
+		if got := find(t, behind, Query{Fields: fields.OneTermEqualSelector(inventory.NameOfRecord, "unknown")}); len(got) != 0 {
+			t.Errorf("found %q by an unknown name", got)
+		}
 	}
 }

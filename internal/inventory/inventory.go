@@ -78,6 +78,10 @@ type Inventory struct {
 	changed chan struct{}
 	// written is the revision of the last record of this process.
 	written int64
+	// told is the revision up to which the store has reported all changes. ask makes askProgress
+	// ask at once.
+	told int64
+	ask  chan struct{}
 	// revokedTo is the revision up to which index is complete.
 	revokedTo int64
 	// freshCount and freshBytes are about all days.
@@ -105,7 +109,7 @@ func New(cfg Config) (*Inventory, error) {
 	i := &Inventory{
 		Config: cfg, freshness: fresh, metrics: metrics, root: root + "/", packs: root + "/packs/", fresh: root + "/issuedcertificates/", approved: root + "/approvals/",
 		revoked: root + "/revocations/", entries: root + "/revoked/", index: index, Lists: &ListStore{Lists: revocation.NewLists(index), store: cfg.Store, prefix: root + "/lists/"},
-		revocations: revocationNotes{}, changed: make(chan struct{}),
+		revocations: revocationNotes{}, changed: make(chan struct{}), ask: make(chan struct{}, 1),
 	}
 	i.Index = &Index{
 		now: cfg.Now, keep: cfg.Keep, awaitRead: i.AwaitRead, readPack: i.read, revocationOf: i.RevocationOf, revokedDays: i.revokedDays, metrics: metrics.recordMetrics,
@@ -265,6 +269,12 @@ func (i *Inventory) applyFresh(kind mvccpb.Event_EventType, number int64, name s
 func (i *Inventory) completeTo(revision int64) {
 	i.seen = max(i.seen, revision)
 	i.Lists.revokedTo.Store(i.revokedTo)
+	i.toldTo(revision)
+}
+
+// toldTo notes that the store has reported all changes up to a revision. i.mu is held.
+func (i *Inventory) toldTo(revision int64) {
+	i.told = max(i.told, revision)
 	close(i.changed)
 	i.changed = make(chan struct{})
 }
@@ -276,6 +286,19 @@ func (i *Inventory) AwaitRead(ctx context.Context) error {
 	wanted := max(i.written, 1) // at least something was read
 	i.mu.RUnlock()
 	return i.awaitRevision(ctx, wanted)
+}
+
+// awaitStored returns when everything that any process stored before the call is known.
+func (i *Inventory) awaitStored(ctx context.Context) error {
+	answer, err := i.Store.Get(ctx, i.root, clientv3.WithCountOnly()) // no key: only the revision
+	if err != nil {
+		return fmt.Errorf("reading the revision of the store: %w", err)
+	}
+	select {
+	case i.ask <- struct{}{}:
+	default: // askProgress has yet to ask
+	}
+	return i.awaitUntil(ctx, func() bool { return i.told >= answer.Header.Revision })
 }
 
 // awaitRevision returns when the changes up to a revision of the inventory are known.

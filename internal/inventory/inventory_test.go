@@ -370,6 +370,7 @@ func TestApprovals(t *testing.T) {
 // A list begins only when what this server has written before is known.
 func TestFindAwaitsOwnRecords(t *testing.T) {
 	w := newWorld(t)
+	w.write(record(1, 1))
 	i, err := New(w.Config) // it does not follow changes
 	if err != nil {
 		t.Fatal(err)
@@ -380,9 +381,9 @@ func TestFindAwaitsOwnRecords(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := i.Find(ended, &Query{Limit: 1}); err != nil {
-		t.Errorf("nothing was written: %v", err)
+		t.Errorf("nothing was written since: %v", err)
 	}
-	w.write(record(1, 1))
+	w.write(record(2, 1))
 	i.Wrote(w.written)
 	if _, err := i.Find(ended, &Query{Limit: 1}); !errors.Is(err, context.Canceled) {
 		t.Errorf("the list did not wait for its record: %v", err)
@@ -465,19 +466,21 @@ func TestContinueOfOthers(t *testing.T) {
 
 func FuzzDecodePack(f *testing.F) {
 	records := [][]byte{[]byte(`{"a":1}`), []byte(`{}`)}
-	valid, err := (&pack{records: records, filter: filter{1, 2}}).encode()
-	if err != nil {
-		f.Fatal(err)
+	for _, version := range []byte{packVersion, shortVersion} {
+		valid, err := (&pack{records: records, filter: filter{1, 2}}).encode(version)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(valid)
+		f.Add(valid[:len(valid)-3])
 	}
-	f.Add(valid)
-	f.Add(valid[:len(valid)-3])
 	f.Add([]byte{packVersion, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := decodePack(data)
 		if err != nil {
 			return
 		}
-		again, err := p.encode()
+		again, err := p.encode(packVersion)
 		if err != nil {
 			t.Fatal(err)
 		}

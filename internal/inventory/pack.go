@@ -18,6 +18,11 @@ import (
 //	length of the filter, uvarint, and the filter
 //	the records, compressed: each with its length, uvarint
 //	the bill of the records
+//
+// In version 2, which only CertificatePacks have, the records are, as in packtext.go:
+//
+//	the length of their digits, uvarint, and the digits, two an octet
+//	their text, compressed
 type pack struct {
 	records [][]byte // the JSON of each
 	filter  filter
@@ -27,28 +32,37 @@ type pack struct {
 }
 
 const (
-	packVersion = 1
+	packVersion, shortVersion = 1, 2
 	// packRecords and packBytes bound the content of a pack. A pack is read as a whole for
 	// each record that is found, and has to fit into a value of etcd. It is mostly filled in
 	// one transaction, for which etcd takes 128 operations.
 	packRecords = 120
 	packBytes   = 768 << 10
+	// mostText is the most text that is taken from a value.
+	mostText = 2 * packBytes
 )
 
-func (p *pack) encode() ([]byte, error) {
+// encode returns the pack in a version.
+func (p *pack) encode(version byte) ([]byte, error) {
 	var out bytes.Buffer
-	out.WriteByte(packVersion)
+	out.WriteByte(version)
 	out.Write(binary.AppendUvarint(nil, uint64(len(p.records))))
 	out.Write(binary.AppendUvarint(nil, uint64(len(p.filter))))
 	out.Write(p.filter)
+	var text [][]byte
+	for _, record := range p.records {
+		text = append(text, binary.AppendUvarint(nil, uint64(len(record))), record)
+	}
+	if version == shortVersion {
+		short, digits := shortened(p.records)
+		out.Write(append(binary.AppendUvarint(nil, uint64(len(digits))), digits...))
+		text = [][]byte{short}
+	}
 	compressed := deflaters.Get().(*flate.Writer)
 	defer deflaters.Put(compressed)
 	compressed.Reset(&out)
-	for _, record := range p.records {
-		if _, err := compressed.Write(binary.AppendUvarint(nil, uint64(len(record)))); err != nil {
-			return nil, err
-		}
-		if _, err := compressed.Write(record); err != nil {
+	for _, part := range text {
+		if _, err := compressed.Write(part); err != nil {
 			return nil, err
 		}
 	}
@@ -74,7 +88,7 @@ var errPack = errors.New("the pack is damaged, or of a newer version")
 // decodeHeader returns the number of records of a pack, its filter, which shares memory
 // with data, and the rest.
 func decodeHeader(data []byte) (count int, f filter, rest []byte, err error) {
-	if len(data) == 0 || data[0] != packVersion {
+	if len(data) == 0 || data[0] != packVersion && data[0] != shortVersion {
 		return 0, nil, nil, errPack
 	}
 	in := bytes.NewReader(data[1:])
@@ -96,6 +110,9 @@ func decodePack(data []byte) (*pack, error) {
 		return nil, err
 	}
 	p := &pack{filter: f, records: make([][]byte, 0, count)}
+	if data[0] == shortVersion {
+		return p, p.decodeShort(rest, count)
+	}
 	text, err := inflate(rest)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errPack, err)
@@ -111,22 +128,35 @@ func decodePack(data []byte) (*pack, error) {
 	return p, nil
 }
 
+// decodeShort adds the records of a pack of version 2.
+func (p *pack) decodeShort(data []byte, count int) error {
+	size, n := binary.Uvarint(data)
+	if n <= 0 || size > uint64(len(data)-n) {
+		return errPack
+	}
+	text, err := inflate(data[n+int(size):])
+	if err != nil {
+		return fmt.Errorf("%w: %w", errPack, err)
+	}
+	if p.records, err = lengthened(text, data[n:n+int(size)]); err == nil && len(p.records) != count {
+		err = errPack
+	}
+	return err
+}
+
 // inflaters are readers of compressed data. They are pooled because each has 40 KB of
 // tables.
 var inflaters = sync.Pool{New: func() any { return flate.NewReader(bytes.NewReader(nil)) }}
 
 // inflate returns the text of compressed data, up to a bound.
 func inflate(data []byte) ([]byte, error) {
-	const (
-		most  = 2 * packBytes
-		ratio = 8 // of records of hosts that renew
-	)
+	const ratio = 8 // of records of hosts that renew
 	reader := inflaters.Get().(io.ReadCloser)
 	defer inflaters.Put(reader)
 	if err := reader.(flate.Resetter).Reset(bytes.NewReader(data), nil); err != nil {
 		return nil, err
 	}
-	text := bytes.NewBuffer(make([]byte, 0, min(ratio*len(data), most)))
-	_, err := text.ReadFrom(io.LimitReader(reader, most))
+	text := bytes.NewBuffer(make([]byte, 0, min(ratio*len(data), mostText)))
+	_, err := text.ReadFrom(io.LimitReader(reader, mostText))
 	return text.Bytes(), err
 }

@@ -118,7 +118,7 @@ func (i *Inventory) packSome(ctx context.Context, number int64) error {
 	}
 	compares, ops := []clientv3.Cmp{p.unchanged}, []clientv3.Op{}
 	if len(p.records) > 0 {
-		value, err := p.pack().encode()
+		value, err := p.pack().encode(packVersion)
 		if err != nil {
 			return fmt.Errorf("packing records: %w", err)
 		}

@@ -190,7 +190,7 @@ func (p *Packs) put(ctx context.Context, number int64, records []*Record) error 
 		if len(next.records) == len(stored.records) { // an earlier attempt was late
 			return nil
 		}
-		err = p.write(ctx, object, next, number)
+		err = p.write(ctx, object, next, number, shortVersion)
 		if (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)) && conflicts < maxConflicts {
 			conflicts++
 			continue
@@ -228,8 +228,8 @@ func (p *pack) with(records []*Record) (next *pack, rest []*Record, err error) {
 
 // write stores a pack in an object: its records, compressed, in the data, all other parts in an
 // annotation.
-func (p *Packs) write(ctx context.Context, object *recordsv1alpha1.CertificatePack, content *pack, number int64) error {
-	value, err := content.encode()
+func (p *Packs) write(ctx context.Context, object *recordsv1alpha1.CertificatePack, content *pack, number int64, version byte) error {
+	value, err := content.encode(version)
 	if err != nil {
 		return err
 	}

@@ -61,14 +61,17 @@ func (i *Inventory) follow(ctx context.Context) error {
 	ctx = ownStream(clientv3.WithRequireLeader(ctx))
 	// Not after the revision: etcd reports no progress before a watch's first revision exists.
 	changes := i.Store.Watch(ctx, i.root, clientv3.WithPrefix(), clientv3.WithRev(revision))
-	go askProgress(ctx, i.Store)
+	go i.askProgress(ctx)
 	for answer := range changes {
 		if err := answer.Err(); err != nil {
 			return fmt.Errorf("watching the inventory: %w", err)
 		}
 		i.progressed()
 		if answer.IsProgressNotify() {
-			continue // etcd before 3.5.8 may send it before the events up to its revision
+			i.mu.Lock()
+			i.toldTo(answer.Header.Revision)
+			i.mu.Unlock()
+			continue // not i.seen: etcd before 3.5.8 may send it before the events up to its revision
 		}
 		i.mu.Lock()
 		for _, event := range answer.Events {

@@ -32,7 +32,7 @@ const (
 	// starts is how often the server is started.
 	starts = 3
 	// patience is how long a history waits for what must happen.
-	patience = time.Minute
+	patience = 3 * time.Minute
 )
 
 // TestHistories tries random histories of requests on a real server: approvals

@@ -215,10 +215,7 @@ func TestSignerObeysRequestPolicies(t *testing.T) {
 	f.requestPolicy("shop", ownIssuer)
 	f.mayUse("shop")
 	cr := f.requested("web", ownIssuer, "www.example.org")
-	api.SetRequestCondition(cr, cmv1.CertificateRequestConditionApproved, cmmeta.ConditionTrue, "Person", "approved", metav1.Now())
-	if err := f.objects.Status().Update(t.Context(), cr); err != nil {
-		t.Fatal(err)
-	}
+	f.approveRequest(f.objects, cr)
 	apitest.Eventually(t, "the request fails", func() bool {
 		return f.objects.Get(t.Context(), client.ObjectKeyFromObject(cr), cr) == nil && api.ReadyReason(cr) == cmv1.CertificateRequestReasonFailed
 	})

@@ -45,20 +45,22 @@ func (f *fixture) testAddresses() {
 	})
 	early := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "early"}}
 	f.create(early)
-	waits, never := f.ofNode("early", signer), f.ofNode("never", signer)
-	for _, r := range []*csr{waits, never} {
+	waiting := func(r *csr) *csr {
 		if text := f.event(r.Name, "WaitingForFacts"); !strings.Contains(text, "addresses") {
 			f.Errorf("%s: the Event says %q", r.Name, text)
 		}
+		return r
 	}
+	waits := waiting(f.ofNode("early", signer))
+	stored := client.MergeFrom(early.DeepCopy()) // a controller writes the status, too
 	early.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}
-	if err := f.objects.Status().Update(f.Context(), early); err != nil {
+	if err := f.objects.Status().Patch(f.Context(), early, stored); err != nil {
 		f.Fatal(err)
 	}
 	if approved := f.condition(waits, "Approved"); approved.LastUpdateTime.Sub(waits.CreationTimestamp.Time) >= patienceForFacts {
 		f.Errorf("it is approved at the end of its time, %v", approved.LastUpdateTime)
 	}
-	if denied := f.condition(never, "Denied"); denied.Reason != "FactMissing" {
+	if denied := f.condition(waiting(f.ofNode("never", signer)), "Denied"); denied.Reason != "FactMissing" {
 		f.Errorf("denied with %s: %s", denied.Reason, denied.Message)
 	}
 }

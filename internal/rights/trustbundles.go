@@ -3,20 +3,30 @@ package rights
 import rbacv1 "k8s.io/api/rbac/v1"
 
 // WriteTrustBundles reads all Secrets, but only copies certificates. It may write every
-// ConfigMap, because its targets have any name.
+// ConfigMap, because its targets have any name, and every ClusterTrustBundle without a signer. In
+// "certplane serve" it may also write every Secret.
 var WriteTrustBundles = Controller{
 	Name: "trustbundles", Account: "trust-bundle-writer", Where: ByName, Groups: []string{certplane},
-	Doc: "collects roots from the sources of TrustBundles in ConfigMaps",
-	Rules: []rbacv1.PolicyRule{
+	Doc:   "collects roots from the sources of TrustBundles in ConfigMaps, ClusterTrustBundles and, if enabled, Secrets",
+	Rules: TrustBundleRules(true),
+}
+
+// TrustBundleRules returns the rights of WriteTrustBundles, with those to write Secrets or without.
+func TrustBundleRules(secretTargets bool) []rbacv1.PolicyRule {
+	secrets := read
+	if secretTargets {
+		secrets = "create delete update " + read
+	}
+	return []rbacv1.PolicyRule{
 		allow(read, certplane, "trustbundles"),
 		// Finalizers are for targets, whose owners must not be deleted before them.
 		allow("update", certplane, "trustbundles/finalizers", "trustbundles/status"),
-		allow(read, core, "secrets"),
+		allow(secrets, core, "secrets"),
 		allow("create delete update "+read, core, "configmaps"),
-		allow(read, certificates, "clustertrustbundles"),
+		allow("create delete update "+read, certificates, "clustertrustbundles"),
 		readIssuers,
 		writeEvents(),
-	},
+	}
 }
 
 // TrustRoles returns the rights of users of TrustBundles. They let a user copy certificates,

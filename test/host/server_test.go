@@ -24,7 +24,7 @@ const (
 	dirEnv     = "CERTPLANE_HOST_TEST_SERVE"
 	addressEnv = "CERTPLANE_HOST_TEST_ADDRESS"
 	// patience bounds each wait for a server.
-	patience = time.Minute
+	patience = 3 * time.Minute
 )
 
 func TestMain(m *testing.M) {

@@ -36,7 +36,7 @@ const (
 	// serveEnv makes the test binary a server on the data directory it names.
 	serveEnv = "CERTPLANE_HOSTILE_TEST_SERVE"
 	// patience bounds each wait for a server.
-	patience = time.Minute
+	patience = 3 * time.Minute
 	// storeMiB is the size of the store, which attackers try to fill.
 	storeMiB = 128
 	// team is the namespace of the editor.

@@ -88,7 +88,7 @@ func (d *dropIn) apply(t *testing.T, manifests string, args ...string) {
 const incumbentAccount = `
 apiVersion: v1
 kind: ServiceAccount
-metadata: {name: ACCOUNT, namespace: cert-manager, labels: {app.kubernetes.io/instance: cert-manager}}
+metadata: {name: ACCOUNT, namespace: cert-manager, labels: {app.kubernetes.io/name: cert-manager, app.kubernetes.io/instance: cert-manager}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -106,7 +106,7 @@ func (d *dropIn) incumbent(t *testing.T, program, account string, args ...string
 		d.apply(t, strings.ReplaceAll(incumbentAccount, "ACCOUNT", account))
 	}
 	token := strings.TrimSpace(d.kubectl(t, "create", "token", "-n", "cert-manager", account, "--duration=10h"))
-	return run(t, d.dir, path, append([]string{"-kubeconfig", d.kubeconfig(t, account, map[string]any{"token": token})}, args...)...)
+	return run(t, d.dir, path, append([]string{"--kubeconfig", d.kubeconfig(t, account, map[string]any{"token": token})}, args...)...)
 }
 
 // measured starts a program that serves metrics without authorization.

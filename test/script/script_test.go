@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds each wait on a busy machine.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // oldestKubectl is the first release that has to work unmodified.
 const oldestKubectl = "1.32.0"

@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TrustBundle collects root certificates from several sources and keeps them in a ConfigMap that
+// TrustBundle collects root certificates from several sources and keeps them in objects that
 // programs can mount. The controller trustbundles only copies certificates: a source that
 // contains anything else is refused.
 //
@@ -16,6 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Synced")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name is a label of the target: it must have at most 63 characters"
+// +kubebuilder:validation:XValidation:rule="!self.spec.sources.exists(s, has(s.trustBundle) && s.trustBundle.name == self.metadata.name)",fieldPath=".spec.sources",message="a TrustBundle cannot be its own source"
 type TrustBundle struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -39,9 +40,9 @@ type TrustBundleSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	Sources []TrustSource `json:"sources"`
-	// target is the object that gets the roots.
+	// target is the objects that get the roots. Default: a ConfigMap.
 	// +kubebuilder:default={configMap: {}}
-	Target TrustTarget `json:"target,omitempty"`
+	Target *TrustTarget `json:"target,omitempty"`
 	// overlap is how long a root stays in the target after a renewal has removed it from
 	// its source, a secret or an issuer, but never after the root expires. All other roots
 	// leave the target as soon as they leave their source. 0s: no overlap. At most 8760h.
@@ -74,7 +75,7 @@ type TrustFilter struct {
 
 // TrustSource is where roots come from.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.configMap), has(self.secret), has(self.inLine), has(self.signer), has(self.clusterTrustBundle), has(self.issuer)].filter(set, set).size() == 1",message="exactly one source must be set"
+// +kubebuilder:validation:XValidation:rule="[has(self.configMap), has(self.secret), has(self.inLine), has(self.signer), has(self.clusterTrustBundle), has(self.issuer), has(self.trustBundle), has(self.defaultCAs)].filter(set, set).size() == 1",message="exactly one source must be set"
 type TrustSource struct {
 	// configMap is a ConfigMap in this namespace, or those that a selector selects.
 	ConfigMap *TrustObject `json:"configMap,omitempty"`
@@ -92,7 +93,16 @@ type TrustSource struct {
 	// issuer is a CA issuer of cert-manager.io: the root of its CA is read, or the highest
 	// CA that its Secret contains.
 	Issuer *TrustIssuer `json:"issuer,omitempty"`
+	// trustBundle is another TrustBundle in this namespace: the roots in its targets are
+	// read.
+	TrustBundle *TrustName `json:"trustBundle,omitempty"`
+	// defaultCAs are the public CAs in the file that the setting
+	// trustManager.defaultPackage names.
+	DefaultCAs *TrustDefaultCAs `json:"defaultCAs,omitempty"`
 }
+
+// TrustDefaultCAs has no fields.
+type TrustDefaultCAs struct{}
 
 // TrustObject is one ConfigMap or Secret, or several.
 //
@@ -126,29 +136,76 @@ type TrustIssuer struct {
 type TrustName struct {
 	// name is the name of the object.
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=571
 	Name string `json:"name"`
 }
 
-// TrustTarget is the object that gets the roots.
+// TrustTarget is the objects that get the roots.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.configMap) || has(self.secret) || has(self.clusterTrustBundle)",message="at least one of configMap, secret and clusterTrustBundle must be set"
 type TrustTarget struct {
 	// configMap is a ConfigMap in this namespace.
-	ConfigMap TrustConfigMap `json:"configMap"`
+	ConfigMap *TrustKeys `json:"configMap,omitempty"`
+	// secret is a Secret in this namespace, for programs that cannot read ConfigMaps. The
+	// setting trustBundles.secretTargets must be true.
+	Secret *TrustKeys `json:"secret,omitempty"`
+	// clusterTrustBundle is a ClusterTrustBundle without a signer. Users who write a spec
+	// that has it need the verbs create and update on the ClusterTrustBundle.
+	ClusterTrustBundle *TrustClusterTarget `json:"clusterTrustBundle,omitempty"`
 }
 
-// TrustConfigMap is a ConfigMap that gets the roots.
-type TrustConfigMap struct {
-	// name is the name of the ConfigMap. Default: the name of the TrustBundle.
+// TrustKeys are the keys of a ConfigMap or Secret that gets the roots.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.formats) || self.formats.all(f, f.key != self.key && self.formats.exists_one(g, g.key == f.key))",fieldPath=".formats",message="a key is used twice"
+type TrustKeys struct {
+	// name is the name of the object. Default: the name of the TrustBundle.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 	// key is the key that gets the roots in PEM.
 	// +kubebuilder:default="ca.crt"
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key,omitempty"`
+	// formats are keystores with the same roots, for Java and other programs.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=atomic
+	Formats []TrustFormat `json:"formats,omitempty"`
+}
+
+// TrustFormat is a keystore in a target.
+//
+// +kubebuilder:validation:XValidation:rule="self.format == 'PKCS12' || !has(self.profile)",fieldPath=".profile",message="only PKCS12 has profiles"
+type TrustFormat struct {
+	// key is the key that gets the keystore, such as truststore.p12.
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	// +kubebuilder:validation:MaxLength=253
+	Key string `json:"key"`
+	// format is PKCS12 or JKS.
+	// +kubebuilder:validation:Enum=PKCS12;JKS
+	Format string `json:"format"`
+	// password protects nothing, because all readers of the target can read the
+	// TrustBundle or guess it, but programs expect one. Default: changeit for JKS; none for
+	// PKCS12, which then is not encrypted.
+	// +kubebuilder:validation:MaxLength=128
+	Password string `json:"password,omitempty"`
+	// profile is the encryption of PKCS12 with a password: LegacyRC2, LegacyDES or
+	// Modern2023. Default: Modern2023.
+	// +kubebuilder:validation:Enum=LegacyRC2;LegacyDES;Modern2023
+	Profile string `json:"profile,omitempty"`
+}
+
+// TrustClusterTarget is a ClusterTrustBundle that gets the roots.
+type TrustClusterTarget struct {
+	// name is the name of the ClusterTrustBundle.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 }
 
 // TrustBundleStatus is the observed state of a TrustBundle.
 type TrustBundleStatus struct {
-	// conditions: Synced reports whether the target has the roots of the sources, and why
+	// conditions: Synced reports whether the targets have the roots of the sources, and why
 	// not.
 	// +listType=map
 	// +listMapKey=type
@@ -182,9 +239,11 @@ type TrustRoot struct {
 }
 
 // TrustSynced is the condition of TrustBundles. TrustBundleLabel on a target is the name of its
-// TrustBundle, and TrustDigestAnnotation the digest of its roots.
+// TrustBundle, TrustNamespaceLabel on a ClusterTrustBundle the namespace of that, and
+// TrustDigestAnnotation the digest of the roots.
 const (
 	TrustSynced           = "Synced"
 	TrustBundleLabel      = "certplane.dev/trust-bundle"
+	TrustNamespaceLabel   = "certplane.dev/trust-bundle-namespace"
 	TrustDigestAnnotation = "certplane.dev/roots-digest"
 )

@@ -199,15 +199,23 @@ func TestConnectionsOfRevokedClientsEnd(t *testing.T) {
 		}
 	}
 	revoke(t, s, certs...)
-	deadline := time.After(time.Second)
+	stopwatch := apitest.StartStopwatch(t)
 	for n := 0; n < clients; n += 2 {
-		for open := true; open; {
-			select {
-			case _, open = <-watches[n].ResultChan():
-			case <-deadline:
-				t.Fatalf("watch %d goes on", n)
+		apitest.Eventually(t, fmt.Sprintf("watch %d has ended", n), func() bool {
+			for {
+				select {
+				case _, open := <-watches[n].ResultChan():
+					if !open {
+						return true
+					}
+				default:
+					return false
+				}
 			}
-		}
+		})
+	}
+	if took := stopwatch.Elapsed(); took > time.Second {
+		t.Errorf("the watches have ended after %v", took)
 	}
 	if _, err := apitest.Client(t, s.Admin(t)).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "after"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -46,6 +46,7 @@ func NewAdopt(streams genericiooptions.IOStreams, manifests func(config []byte, 
 	var format, write, verify, image string
 	var run, back, yes bool
 	var step int
+	var watch time.Duration
 	programs := []string{"cert-manager", "trust-manager"}
 	cmd := &cobra.Command{
 		Use:               "adopt " + strings.Join(programs, "|"),
@@ -58,15 +59,17 @@ func NewAdopt(streams genericiooptions.IOStreams, manifests func(config []byte, 
 			switch {
 			case len(args) != 1:
 				err = fmt.Errorf("name the program to replace: %s", strings.Join(programs, " or "))
-			case (step != 0) && !run || yes && !run && !back:
-				err = errors.New("--step needs --run, and --yes needs --run or --back")
+			case (step != 0 || cmd.Flags().Changed("watch")) && !run || yes && !run && !back:
+				err = errors.New("--step and --watch need --run, and --yes needs --run or --back")
+			case watch < 0:
+				err = fmt.Errorf("--watch is %s: it must not be negative", watch)
 			}
 			if err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)
 			}
 			log.SetLogger(klog.Background()) // without one, clients print a stack after half a minute
 			cfg := adopt.Config{
-				Program: args[0], Line: connection.line, Out: streams.Out, Careless: yes, Now: time.Now, Sleep: adopt.Sleep,
+				Program: args[0], Line: connection.line, Out: streams.Out, Careless: yes, Watch: watch, Now: time.Now, Sleep: adopt.Sleep,
 				Manifests: func(config []byte) ([]runtime.Object, error) { return manifests(config, image) },
 				Ask:       func(question string) (bool, error) { return confirm(streams, question, yes) },
 			}
@@ -99,6 +102,7 @@ func NewAdopt(streams genericiooptions.IOStreams, manifests func(config []byte, 
 	flags.StringVar(&write, "write", "", "Write the files of the move to this folder, which must be empty or missing.")
 	flags.BoolVar(&run, "run", false, "Take the steps of the move that have not been taken.")
 	flags.IntVar(&step, "step", 0, "Take only this step, with --run. 0 takes all.")
+	flags.DurationVar(&watch, "watch", adopt.Watching, "How long step 5 watches certplane, with --run.")
 	flags.BoolVar(&back, "back", false, "Take the steps back.")
 	flags.BoolVar(&yes, "yes", false, "Answer yes to all questions, with --run or --back.")
 	flags.StringVar(&verify, "verify", "", "Compare the cluster with this file before.json, which --write has written.")

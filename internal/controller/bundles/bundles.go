@@ -31,6 +31,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/trustmanager"
 	"github.com/certplane/certplane/internal/inprocess"
+	"github.com/certplane/certplane/internal/issuing/roots"
 	"github.com/certplane/certplane/internal/process/changewatch"
 	"github.com/certplane/certplane/internal/process/trusttarget"
 	"github.com/certplane/certplane/internal/process/worker"
@@ -51,8 +52,6 @@ const (
 	firstPause, lastPause = 5 * time.Second, 5 * time.Minute
 	// settleFor is how long changes of targets are collected.
 	settleFor = time.Second
-	// lookEvery is the interval at which the package of default CAs is read.
-	lookEvery = time.Second
 )
 
 // Config is the configuration of the controller.
@@ -70,7 +69,7 @@ type Config struct {
 	TrustNamespace      string
 	ConfigMaps, Secrets *changewatch.Watcher
 	// Package is the package of default CAs; nil if there is none.
-	Package  *Package
+	Package  *roots.Package
 	Settings Settings
 	Events   events.EventRecorder
 	Clock    clock.WithTicker
@@ -80,7 +79,7 @@ type Config struct {
 func Add(mgr ctrl.Manager, cfg Config) error {
 	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		if cfg.Package != nil {
-			go cfg.Package.files.Run(ctx, cfg.Clock, lookEvery)
+			go cfg.Package.Run(ctx, cfg.Clock)
 		}
 		kind := worker.OneVersion(trustmanager.GroupVersion, trustmanager.Resource, cfg.Versions)
 		return kind.While(ctx, Component, "Writing the targets of Bundles", cfg.work)
@@ -235,7 +234,7 @@ func (r *reconciler) followSources(ctx context.Context, queue worker.Queue) erro
 	go func() {
 		r.objects.WaitForCacheSync(ctx)
 		if r.Package != nil {
-			worker.OnChange(ctx, r.Package.changed.Subscribe, func() {
+			worker.OnChange(ctx, r.Package.Changed.Subscribe, func() {
 				wake(func(s trustmanager.BundleSource) bool { return s.UseDefaultCAs != nil })
 			})
 		}

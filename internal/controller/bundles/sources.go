@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/trustmanager"
@@ -36,13 +36,14 @@ func (r *reconciler) collect(ctx context.Context, sources []trustmanager.BundleS
 		case source.Secret != nil:
 			err = r.add(ctx, set, trusttarget.Secret, source.Secret)
 		case source.InLine != "":
-			err = addPEM(set, []byte(source.InLine), "inline source contains invalid PEM data")
+			err = addPEM(set, source.InLine, "inline source contains invalid PEM data")
 		case source.UseDefaultCAs != nil && *source.UseDefaultCAs:
 			if r.Package == nil {
 				return nil, "", missingError{errors.New("no default package was specified when trust-manager was started; default CAs not available")}
 			}
-			defaults := r.Package.now.Load()
-			version, err = defaults.id(), addPEM(set, []byte(defaults.Bundle), "default package contains invalid PEM data")
+			var pem string
+			version, pem = r.Package.Current()
+			err = addPEM(set, pem, "default package contains invalid PEM data")
 		}
 		if err != nil {
 			return nil, "", err
@@ -54,8 +55,8 @@ func (r *reconciler) collect(ctx context.Context, sources []trustmanager.BundleS
 	return set, version, nil
 }
 
-func addPEM(set *truststore.Set, data []byte, problem string) error {
-	if err := set.AddPEM(data); err != nil {
+func addPEM(set *truststore.Set, pem, problem string) error {
+	if err := set.AddPEM([]byte(pem)); err != nil {
 		return contentError{fmt.Errorf("%s: %w", problem, err)}
 	}
 	return nil
@@ -63,17 +64,31 @@ func addPEM(set *truststore.Set, data []byte, problem string) error {
 
 // add adds the certificates of ConfigMaps or Secrets in the trust namespace.
 func (r *reconciler) add(ctx context.Context, set *truststore.Set, kind string, of *trustmanager.ObjectKeys) error {
-	objects, err := r.read(ctx, kind, of)
-	for _, object := range objects {
-		keys, name := []string{of.Key}, fmt.Sprintf("%s/%s", object.Namespace, object.Name)
+	selector := labels.Everything()
+	var err error
+	if of.Name == "" {
+		if selector, err = metav1.LabelSelectorAsSelector(of.Selector); err != nil {
+			return contentError{fmt.Errorf("failed to parse label selector as Selector for %s in namespace %s: %w", kind, r.TrustNamespace, err)}
+		}
+	}
+	objects, err := trusttarget.Read(ctx, r.Client, corev1.SchemeGroupVersion.WithKind(kind), r.TrustNamespace, of.Name, client.MatchingLabelsSelector{Selector: selector})
+	switch {
+	case err != nil:
+		return fmt.Errorf("failed to get %s %s/%s: %w", kind, r.TrustNamespace, of.Name, err)
+	case of.Name != "" && len(objects) == 0:
+		return missingError{fmt.Errorf("failed to get %s %s/%s: %s %q not found", kind, r.TrustNamespace, of.Name, kind, of.Name)}
+	}
+	for i := range objects {
+		object := &objects[i]
+		all, keys, name := trusttarget.Data(object), []string{of.Key}, fmt.Sprintf("%s/%s", object.GetNamespace(), object.GetName())
 		if of.Key == "" {
-			keys = slices.Sorted(maps.Keys(object.Data))
-			if object.Type == corev1.SecretTypeTLS { // it holds a private key
+			keys = slices.Sorted(maps.Keys(all))
+			if object.Object["type"] == string(corev1.SecretTypeTLS) { // it holds a private key
 				return contentError{errors.New("includeAllKeys is not supported for TLS Secrets such as " + name)}
 			}
 		}
 		for _, key := range keys {
-			data, ok := object.Data[key]
+			data, ok := all[key]
 			if !ok {
 				return missingError{fmt.Errorf("no data found in %s %s at key %q", kind, name, key)}
 			}
@@ -82,39 +97,5 @@ func (r *reconciler) add(ctx context.Context, set *truststore.Set, kind string, 
 			}
 		}
 	}
-	return err
-}
-
-// read returns the objects that a source selects, ConfigMaps in the form of Secrets.
-func (r *reconciler) read(ctx context.Context, kind string, of *trustmanager.ObjectKeys) ([]corev1.Secret, error) {
-	options := &client.ListOptions{Namespace: r.TrustNamespace}
-	var err error
-	if of.Name != "" {
-		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", of.Name)
-	} else if options.LabelSelector, err = metav1.LabelSelectorAsSelector(of.Selector); err != nil {
-		return nil, contentError{fmt.Errorf("failed to parse label selector as Selector for %s in namespace %s: %w", kind, r.TrustNamespace, err)}
-	}
-	secrets, configMaps := corev1.SecretList{}, corev1.ConfigMapList{}
-	if kind == trusttarget.Secret {
-		err = r.Client.List(ctx, &secrets, options)
-	} else {
-		err = r.Client.List(ctx, &configMaps, options)
-	}
-	for _, read := range configMaps.Items {
-		data := maps.Clone(read.BinaryData)
-		if data == nil {
-			data = map[string][]byte{}
-		}
-		for key, value := range read.Data {
-			data[key] = []byte(value)
-		}
-		secrets.Items = append(secrets.Items, corev1.Secret{ObjectMeta: read.ObjectMeta, Data: data})
-	}
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("failed to get %s %s/%s: %w", kind, r.TrustNamespace, of.Name, err)
-	case of.Name != "" && len(secrets.Items) == 0:
-		return nil, missingError{fmt.Errorf("failed to get %s %s/%s: %s %q not found", kind, r.TrustNamespace, of.Name, kind, of.Name)}
-	}
-	return secrets.Items, nil
+	return nil
 }

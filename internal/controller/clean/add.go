@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clientqueue "k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -29,9 +30,9 @@ type Config struct {
 	Client client.Writer
 	// Settings are the user's settings.
 	Settings Settings
-	// Recorded, if not nil, reports whether the certificate of a request, if it has one, is
-	// recorded: otherwise the request is deleted up to ten minutes late.
-	Recorded func(client.Object) bool
+	// Recorded, if not nil, reports whether the certificate of a request of a kind is recorded:
+	// otherwise the request is deleted up to ten minutes late.
+	Recorded func(kind string, request types.UID) bool
 	// Clock is the clock; nil means the machine's clock, protected against jumps ahead.
 	Clock clock.PassiveClock
 	// Events, if not nil, records requests that end without an outcome.
@@ -52,7 +53,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("registering the cleaner's metrics: %w", err)
 	}
-	deleter := &deleter{client: cfg.Client, report: reporter{metrics: metrics, events: cfg.Events}, clock: cfg.Clock, recorded: cfg.Recorded, held: map[string]hold{}}
+	deleter := &deleter{client: cfg.Client, report: reporter{metrics: metrics, events: cfg.Events}, await: newRecordWait(cfg.Recorded, cfg.Clock)}
 	if err := addRetention(mgr, cfg, deleter); err != nil || cfg.Settings.PerRequester.Max == 0 && cfg.Settings.PerRequester.MaxMiB == 0 {
 		return err
 	}

@@ -3,15 +3,12 @@ package clean
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,58 +20,13 @@ import (
 type deleter struct {
 	client client.Writer
 	report reporter
-	clock  clock.PassiveClock
-	// recorded reports whether a request may be deleted; nil means always. held are the
-	// others by their names, until they are deleted.
-	recorded func(client.Object) bool
-	mu       sync.Mutex // guards held
-	held     map[string]hold
-}
-
-// hold is a request that waits for its record, and since when.
-type hold struct {
-	uid   types.UID
-	since time.Time
-}
-
-const (
-	// mostHeld is how long a request waits for the record of its certificate, lookAgain how
-	// often that is checked.
-	mostHeld  = 10 * time.Minute
-	lookAgain = 10 * time.Second
-)
-
-// holds reports whether a request has to wait for the record of its certificate.
-func (b *deleter) holds(c *csr) bool {
-	if b.recorded == nil {
-		return false
-	}
-	recorded, now := b.recorded(c), b.clock.Now()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	held := b.held[c.Name]
-	isKnown := held.uid == c.UID
-	switch {
-	case recorded || isKnown && now.Sub(held.since) >= mostHeld:
-		delete(b.held, c.Name)
-		return false
-	case !isKnown:
-		b.held[c.Name] = hold{c.UID, now}
-	}
-	return true
-}
-
-// forget drops what is known of a request that does not exist.
-func (b *deleter) forget(name string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.held, name)
+	await  *recordWait
 }
 
 // sweep deletes c unless it changed after verdict was reached. If it changed, it must be
 // judged again: a user may just have approved it.
 func (b *deleter) sweep(ctx context.Context, c *csr, verdict retention.Verdict) (reconcile.Result, error) {
-	if b.holds(c) {
+	if len(c.Status.Certificate) > 0 && b.await.holds("CertificateSigningRequest", c.UID) {
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	}
 	judged := client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion}

@@ -44,7 +44,7 @@ type fixture struct {
 	log      strings.Builder
 	quota    *quota
 	// recorded is what reports whether a request may be deleted.
-	recorded func(client.Object) bool
+	recorded func(kind string, request types.UID) bool
 	kept     *deleter
 }
 
@@ -85,7 +85,7 @@ func (f *fixture) deleter() *deleter {
 			return c.Delete(ctx, o, opts...)
 		},
 	})
-	f.kept = &deleter{client: counted, report: reporter{metrics: metrics, events: f.events}, clock: f.clock, recorded: f.recorded, held: map[string]hold{}}
+	f.kept = &deleter{client: counted, report: reporter{metrics: metrics, events: f.events}, await: newRecordWait(f.recorded, f.clock)}
 	return f.kept
 }
 

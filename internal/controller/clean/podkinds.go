@@ -7,6 +7,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,8 +26,10 @@ func viewOf(o client.Object) retention.PodRequest {
 	switch o := o.(type) {
 	case *certificatesv1.PodCertificateRequest:
 		view.Node, view.SignerName, view.Finished = string(o.Spec.NodeName), o.Spec.SignerName, finishedSince(o.Status.Conditions)
+		view.Issued = meta.IsStatusConditionTrue(o.Status.Conditions, "Issued")
 	case *certificatesv1beta1.PodCertificateRequest:
 		view.Node, view.SignerName, view.Finished = string(o.Spec.NodeName), o.Spec.SignerName, finishedSince(o.Status.Conditions)
+		view.Issued = meta.IsStatusConditionTrue(o.Status.Conditions, "Issued")
 	}
 	return view
 }

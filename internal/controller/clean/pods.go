@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -31,6 +32,8 @@ type PodConfig struct {
 	Versions worker.Lookup
 	// Settings are the user's settings.
 	Settings Settings
+	// Recorded is as in Config.
+	Recorded func(kind string, request types.UID) bool
 	// Clock is the clock; nil means the machine's clock, protected against jumps ahead.
 	Clock clock.PassiveClock
 	// Events, if not nil, records requests that end without an outcome.
@@ -52,7 +55,7 @@ func AddPods(mgr ctrl.Manager, cfg PodConfig) error {
 	if err != nil {
 		return fmt.Errorf("registering the metrics of the cleaner of PodCertificateRequests: %w", err)
 	}
-	if err := mgr.Add(&podCleaner{PodConfig: cfg, metrics: metrics}); err != nil {
+	if err := mgr.Add(&podCleaner{PodConfig: cfg, metrics: metrics, await: newRecordWait(cfg.Recorded, cfg.Clock)}); err != nil {
 		return fmt.Errorf("adding the cleaner of PodCertificateRequests: %w", err)
 	}
 	return nil
@@ -62,6 +65,7 @@ func AddPods(mgr ctrl.Manager, cfg PodConfig) error {
 type podCleaner struct {
 	PodConfig
 	metrics *metrics
+	await   *recordWait
 }
 
 // Start implements manager.Runnable.

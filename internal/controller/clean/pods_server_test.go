@@ -2,6 +2,7 @@ package clean_test
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -23,6 +25,7 @@ import (
 
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/controller/clean"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/process/worker"
 	"github.com/certplane/certplane/internal/run/server"
 )
@@ -35,7 +38,7 @@ func quiet(c *server.Config) {
 
 // cleanPodsAt runs the cleaner of PodCertificateRequests, with its account and
 // a clock that stands still. It returns a function that stops it.
-func (w world) cleanPodsAt(t *testing.T, now time.Time, versions worker.Lookup, edit func(*clean.Settings)) (stop func()) {
+func (w world) cleanPodsAt(t *testing.T, now time.Time, versions worker.Lookup, edit func(*clean.PodConfig)) (stop func()) {
 	t.Helper()
 	account := w.account(t, "podcertificaterequestcleaner")
 	mgr, err := ctrl.NewManager(account, ctrl.Options{Scheme: scheme.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)}})
@@ -46,11 +49,10 @@ func (w world) cleanPodsAt(t *testing.T, now time.Time, versions worker.Lookup, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings := clean.DefaultSettings()
+	cfg := clean.PodConfig{API: account, Client: cleaner, Versions: versions, Settings: clean.DefaultSettings(), Clock: clocktesting.NewFakePassiveClock(now)}
 	if edit != nil {
-		edit(&settings)
+		edit(&cfg)
 	}
-	cfg := clean.PodConfig{API: account, Client: cleaner, Versions: versions, Settings: settings, Clock: clocktesting.NewFakePassiveClock(now)}
 	if err := clean.AddPods(mgr, cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -149,14 +151,72 @@ func TestServerPodRequestsOfOneNode(t *testing.T) {
 		last = w.askForPod(t, fmt.Sprintf("looping-%d", i), "loop")
 		w.askForPod(t, fmt.Sprintf("quiet-%d", i), fmt.Sprintf("quiet-%d", i))
 	}
-	defer w.cleanPodsAt(t, last.CreationTimestamp.Add(10*time.Minute), w.versions(t), func(s *clean.Settings) {
-		s.PodRequests.MaxPerNode = 2
+	defer w.cleanPodsAt(t, last.CreationTimestamp.Add(10*time.Minute), w.versions(t), func(c *clean.PodConfig) {
+		c.Settings.PodRequests.MaxPerNode = 2
 	})()
 	apitest.Eventually(t, "the node has two", func() bool { return len(w.podRequests(t)) == 7 })
 	for i := range 5 {
 		if !w.podRequests(t)[fmt.Sprintf("quiet-%d", i)] {
 			t.Errorf("quiet-%d is gone", i)
 		}
+	}
+}
+
+// A pod's request with a certificate is not deleted before that is recorded, whether it is old or
+// one of too many.
+func TestServerPodRequestsWaitForRecords(t *testing.T) {
+	for reason, edit := range map[string]func(*clean.Settings){
+		"old":      func(*clean.Settings) {},
+		"too many": func(s *clean.Settings) { s.PodRequests.Age.Duration, s.PodRequests.MaxPerNode = 0, 1 },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			w := start(t, quiet)
+			w.denyPod(t, w.askForPod(t, "denied", "n"))
+			issued := w.askForPod(t, "issued", "n")
+			w.issuePod(t, issued)
+			w.denyPod(t, w.askForPod(t, "last", "n"))
+			var recorded atomic.Bool
+			asked := make(chan types.UID, 1000)
+			defer w.cleanPodsAt(t, issued.CreationTimestamp.Add(time.Hour), w.versions(t), func(c *clean.PodConfig) {
+				edit(&c.Settings)
+				c.Recorded = func(kind string, uid types.UID) bool {
+					if kind == "PodCertificateRequest" {
+						asked <- uid
+					}
+					return recorded.Load()
+				}
+			})()
+			apitest.Eventually(t, "the one without a certificate is gone", func() bool { return !w.podRequests(t)["denied"] })
+			for range 2 { // it is looked at again, although nothing has changed
+				if uid := <-asked; uid != issued.UID || !w.podRequests(t)["issued"] {
+					t.Errorf("asked about %s, there is %v", uid, w.podRequests(t))
+				}
+			}
+			recorded.Store(true)
+			apitest.Eventually(t, "it is gone", func() bool { return !w.podRequests(t)["issued"] })
+		})
+	}
+}
+
+// issuePod gives a pod's request a certificate.
+func (w world) issuePod(t *testing.T, request *certificatesv1beta1.PodCertificateRequest) {
+	t.Helper()
+	stub, err := x509.ParseCertificateRequest(request.Spec.StubPKCS10Request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain, err := w.ca.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: request.Name}, stub.PublicKey, pki.ClientUsages(), time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(when time.Time) *metav1.Time { return new(metav1.NewTime(when)) }
+	request.Status = certificatesv1beta1.PodCertificateRequestStatus{
+		CertificateChain: string(pki.EncodeCertificates(chain...)),
+		NotBefore:        at(chain[0].NotBefore), NotAfter: at(chain[0].NotAfter), BeginRefreshAt: at(chain[0].NotBefore.Add(30 * time.Minute)),
+		Conditions: []metav1.Condition{{Type: "Issued", Status: "True", Reason: "Test", LastTransitionTime: metav1.Now()}},
+	}
+	if _, err := w.admin.CertificatesV1beta1().PodCertificateRequests("default").UpdateStatus(t.Context(), request, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -3,6 +3,7 @@ package clean
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -76,7 +77,15 @@ func (s *podSweeper) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		}
 		return reconcile.Result{RequeueAfter: max(verdict.Again.Sub(s.Clock.Now()), time.Nanosecond)}, nil
 	}
+	if s.holds(r) {
+		return reconcile.Result{RequeueAfter: lookAgain}, nil
+	}
 	return reconcile.Result{}, s.sweep(ctx, r, verdict)
+}
+
+// holds reports whether a request has to wait for the record of its certificate.
+func (s *podSweeper) holds(r retention.PodRequest) bool {
+	return r.Issued && s.await.holds("PodCertificateRequest", r.UID)
 }
 
 // count deletes the requests that a node has too many of.
@@ -93,7 +102,11 @@ func (s *podSweeper) count(ctx context.Context, node string) (reconcile.Result, 
 	}
 	now, limit := s.Clock.Now(), s.Settings.podCap()
 	surplus, again := retention.PodSurplus(of, now, limit)
-	if len(surplus) == 0 && again.IsZero() {
+	all := len(surplus)
+	switch surplus = slices.DeleteFunc(surplus, s.holds); {
+	case len(surplus) < all && len(surplus) == 0:
+		return reconcile.Result{RequeueAfter: lookAgain}, nil
+	case len(surplus) == 0 && again.IsZero():
 		return reconcile.Result{}, nil
 	}
 	rest := surplus[min(batch, len(surplus)):]

@@ -32,7 +32,6 @@ type expirer struct {
 func (r *expirer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	c := &csr{}
 	if err := r.cache.Get(ctx, req.NamespacedName, c); err != nil {
-		r.deleter.forget(req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	verdict := retention.Decide(c, r.clock.Now(), r.limits)

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/acme"
 	"github.com/certplane/certplane/internal/acme/account"
@@ -236,9 +237,10 @@ func TestRenewalInformationOff(t *testing.T) {
 	crt = w.issued(t, "web", 1)
 	classic := crt.Status.RenewalTime.Time
 	at := metav1.NewTime(w.clock.Now().Add(48 * time.Hour).Truncate(time.Second))
+	stored := client.MergeFrom(crt.DeepCopy()) // the controller writes the status, too
 	crt.Status.RenewalTime = &at
 	crt.Status.ACME = &cmv1.CertificateACMEStatus{ARI: &cmv1.CertificateACMEARIStatus{SuggestedWindow: &cmv1.ACMERenewalWindow{Start: &at, End: &at}}}
-	if err := w.api.Status().Update(t.Context(), crt); err != nil {
+	if err := w.api.Status().Patch(t.Context(), crt, stored); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, w.world, "web", "is renewed by its spec", func(crt *cmv1.Certificate) bool {

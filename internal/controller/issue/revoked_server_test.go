@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"testing"
-	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
@@ -59,10 +58,7 @@ func TestRevoked(t *testing.T) {
 	if certmanager.CertificateCondition(withdrawn, cmv1.CertificateConditionIssuing) != nil {
 		t.Errorf("%+v", withdrawn.Status.Conditions)
 	}
-	issuance.SetRenewing(withdrawn, time.Now())
-	if err := w.api.Status().Update(t.Context(), withdrawn); err != nil {
-		t.Fatal(err)
-	}
+	w.renew(t, "web")
 	third := w.sign(t, "web-3")
 	if w.holds(t, "web-tls", third); !pki.SameKey(second.PublicKey, third.PublicKey) {
 		t.Error("the key is another one, although spec.privateKey.rotationPolicy is Never")

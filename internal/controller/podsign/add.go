@@ -43,8 +43,8 @@ type Config struct {
 	Policies *policies.Policies
 	// OnCreate, if not nil, also answers requests within the calls that create them.
 	OnCreate *issueoncreate.Hub
-	// Record, if not nil, records each certificate before it is stored.
-	Record outcome.Record
+	// Records, if not nil, records each certificate before it is stored.
+	Records *outcome.Records
 	// Settings are the user's settings.
 	Settings Settings
 	// Clock is the clock; nil means the real one.

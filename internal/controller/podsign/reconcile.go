@@ -76,7 +76,7 @@ func (r *reconciler) requests() outcome.Kind[*podRequest] {
 		Write: func(ctx context.Context, req *podRequest, o outcome.Outcome) error {
 			return r.Client.Status().Update(ctx, r.version.From(apply(req, o, r.Clock.Now())))
 		},
-		Shows: shows, Waits: pending, Record: r.Record, OnlyFinal: true,
+		Shows: shows, Waits: pending, Records: r.Records, OnlyFinal: true,
 	}
 }
 
@@ -88,5 +88,5 @@ func (r *reconciler) sign(ctx context.Context, req *podRequest, by *declared.Sig
 	if err != nil {
 		return nil, err
 	}
-	return r.Policies.Guard(by.Sign, policies.Approved{})(ctx, facts, now)
+	return r.Policies.Guard(r.Records.Sign(by.Sign), policies.Approved{})(ctx, facts, now)
 }

@@ -26,9 +26,12 @@ import (
 func (f *fixture) rotate(t *testing.T, name, request string) inventoryv1alpha1.RevocationList {
 	t.Helper()
 	signer := &v1alpha1.Signer{}
-	if err := f.api.Get(t.Context(), types.NamespacedName{Name: name}, signer); err != nil {
-		t.Fatal(err)
-	}
+	apitest.Eventually(t, "its status has the CA", func() bool { // the list may be there first
+		if err := f.api.Get(t.Context(), types.NamespacedName{Name: name}, signer); err != nil {
+			t.Fatal(err)
+		}
+		return signer.Status.CA != nil
+	})
 	before := signer.Status.CA.Fingerprint
 	was := client.MergeFrom(signer.DeepCopy())
 	metav1.SetMetaDataAnnotation(&signer.ObjectMeta, "certplane.dev/rotate-ca", request)

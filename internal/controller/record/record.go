@@ -204,15 +204,11 @@ func (r *Recorder) note(requests ...types.UID) {
 	}
 }
 
-// Recorded reports whether a request may be deleted: its certificate, if it has one, is
+// Recorded reports whether a request with a certificate may be deleted: the certificate is
 // recorded or will never be.
-func (r *Recorder) Recorded(request client.Object) bool {
-	answered, ok := inventory.Look(request)
-	if !ok || len(answered.Certificate) == 0 || !slices.Contains(r.Settings.Kinds, answered.Kind()) {
-		return true
-	}
+func (r *Recorder) Recorded(kind string, request types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, ok = r.recorded[request.GetUID()]
-	return ok
+	_, recorded := r.recorded[request]
+	return recorded || !slices.Contains(r.Settings.Kinds, kind)
 }

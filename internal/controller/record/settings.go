@@ -29,9 +29,9 @@ type Settings struct {
 	// keep is how long a record is kept after the end of its certificate, to the next day:
 	// from 1d to 3650d. Default: 7d.
 	Keep metav1.Duration `json:"keep"`
-	// required makes requests wait while their certificates cannot be recorded. Each attempt
-	// signs a certificate. Otherwise a certificate is recorded later, from its request.
-	// Default: false.
+	// required makes requests wait while their certificates cannot be recorded. A signed
+	// certificate is held for a tenth of its lifetime, at most an hour; then another one is
+	// signed. Otherwise a certificate is recorded later, from its request. Default: false.
 	Required bool `json:"required"`
 }
 

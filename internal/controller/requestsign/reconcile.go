@@ -89,7 +89,7 @@ func (a *attempt) readTerms(context.Context) (*outcome.Outcome, error) {
 // Sign implements engine.Attempt.
 func (a *attempt) Sign(ctx context.Context) outcome.Outcome {
 	a.waiting.put(client.ObjectKeyFromObject(a.cr), a.Issuers.Needs(a.found, a.req))
-	sign := a.Policies.Guard(a.ask, policies.ApprovedBy(a.cr))
+	sign := a.Policies.Guard(a.Records.Sign(a.ask), policies.ApprovedBy(a.cr))
 	issued, err := sign(ctx, a.req.Request, a.report.Start)
 	return atPace(decide(issued, err), err)
 }
@@ -127,6 +127,6 @@ func (a *attempt) Put(ctx context.Context, o outcome.Outcome) (reconcile.Result,
 	kind := outcome.CertificateRequests(a.Client, outcome.UpdateRequest(a.Client, component), a.Clock, func(latest *cmv1.CertificateRequest) bool {
 		return requests.Due(latest) == due
 	})
-	kind.Record = a.Record
+	kind.Records = a.Records
 	return kind.Put(ctx, a.cr, o, a.report)
 }

@@ -65,8 +65,8 @@ type Config struct {
 	// Answered, if not nil, is called with each final answer that is stored,
 	// and the time of that.
 	Answered func(signerName string, issued bool, at time.Time)
-	// Record, if not nil, records each certificate before it is stored.
-	Record outcome.Record
+	// Records, if not nil, records each certificate before it is stored.
+	Records *outcome.Records
 	// Settings are the user's settings.
 	Settings Settings
 	// Clock is the clock; nil means the real one.
@@ -141,7 +141,7 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 		},
 	}
 	r.requests = outcome.SigningRequests(cfg.Client, "", cfg.Clock, func(c *csr) bool { return actionable(c, r.selects) })
-	r.requests.Record = cfg.Record
+	r.requests.Records = cfg.Records
 	return r, nil
 }
 

@@ -41,7 +41,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	start := r.clock.Now()
-	issued, err := r.policies.Guard(r.sign, policies.ApprovedBy(c))(ctx, request.FromCSR(c), start)
+	issued, err := r.policies.Guard(r.requests.Records.Sign(r.sign), policies.ApprovedBy(c))(ctx, request.FromCSR(c), start)
 	o, report := outcome.Decide(issued, err, r.issuedEvent), r.reportOn(c, start)
 	if issueoncreate.Is(ctx) && o.AsRequested() {
 		report.Recorder = nil // an Event would be another write

@@ -67,7 +67,7 @@ func TestKilled(t *testing.T) {
 		pass := func() error {
 			writes = 0
 			fresh := trustbundles.NewReconciler(trustbundles.Config{
-				Client: killed, Versions: versions.ServerResourcesForGroupVersionWithContext, Events: events.NewFakeRecorder(100), Clock: clock.RealClock{},
+				Client: killed, Versions: versions.ServerResourcesForGroupVersionWithContext, Events: events.NewFakeRecorder(100), Clock: clock.RealClock{}, Settings: trustbundles.DefaultSettings(),
 			})
 			_, err := fresh.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: name + "-trust"}})
 			return err

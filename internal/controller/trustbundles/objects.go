@@ -3,10 +3,7 @@ package trustbundles
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,18 +14,19 @@ import (
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/trustbundle"
 	"github.com/certplane/certplane/internal/policy/truststore"
+	"github.com/certplane/certplane/internal/process/trusttarget"
 	"github.com/certplane/certplane/internal/process/worker"
 )
 
@@ -48,30 +46,41 @@ func problemIn(err error) *problem {
 	return found
 }
 
-const reasonNotFound, reasonNotUsable = "SourceNotFound", "SourceNotUsable"
+const reasonNotFound, reasonNotUsable, reasonNotAdmitted = "SourceNotFound", "SourceNotUsable", "ClusterTargetNotAdmitted"
 
-// find reads objects of a kind past the cache. A name and options limit the result.
-func (p *pass) find(ctx context.Context, kind, namespace, name string, options ...client.ListOption) ([]unstructured.Unstructured, error) {
-	list, version := &unstructured.UnstructuredList{}, corev1.SchemeGroupVersion
+// errNotServed means that the API has no ClusterTrustBundles.
+var errNotServed = problemf("NotServed", "the API does not serve ClusterTrustBundles")
+
+// kind returns the version of a kind that the API serves.
+func (r *reconciler) kind(ctx context.Context, kind string) (schema.GroupVersionKind, error) {
+	version := corev1.SchemeGroupVersion
 	switch kind {
 	case cmv1.IssuerKind, cmv1.ClusterIssuerKind:
 		version = cmv1.SchemeGroupVersion
 	case clusterTrustBundle:
-		served, err := worker.TrustBundles(p.Versions).Version(ctx)
-		if err != nil || served == "" {
-			return nil, err
+		served, err := worker.TrustBundles(r.Versions).Version(ctx)
+		if err == nil && served == "" {
+			err = errNotServed
+		}
+		if err != nil {
+			return schema.GroupVersionKind{}, err
 		}
 		version = schema.GroupVersion{Group: certificatesv1.GroupName, Version: served}
 	}
-	list.SetGroupVersionKind(version.WithKind(kind + "List"))
-	if name != "" {
-		options = append(options, client.MatchingFields{metav1.ObjectNameField: name})
+	return version.WithKind(kind), nil
+}
+
+// find reads objects of a kind past the cache. A name and options limit the result.
+func (r *reconciler) find(ctx context.Context, kind, namespace, name string, options ...client.ListOption) ([]unstructured.Unstructured, error) {
+	of, err := r.kind(ctx, kind)
+	if err != nil {
+		return nil, err
 	}
-	err := p.Client.List(ctx, list, append(options, client.InNamespace(namespace))...)
+	found, err := trusttarget.Read(ctx, r.Client, of, namespace, name, options...)
 	if meta.IsNoMatchError(err) {
 		err = nil
 	}
-	return list.Items, err
+	return found, err
 }
 
 // existing reads the object of a name, which must exist. Its changes wake the TrustBundle.
@@ -93,18 +102,7 @@ func contents(object *unstructured.Unstructured) map[string]string {
 		text, _, _ := unstructured.NestedString(object.Object, "spec", "trustBundle")
 		return map[string]string{"": text}
 	}
-	all := map[string]string{}
-	for _, field := range []string{"binaryData", "data"} {
-		values, _, _ := unstructured.NestedStringMap(object.Object, field)
-		for key, value := range values {
-			if field == "binaryData" || object.GetKind() == secret {
-				decoded, _ := base64.StdEncoding.DecodeString(value) // the API encodes it
-				value = string(decoded)
-			}
-			all[key] = value
-		}
-	}
-	return all
+	return trusttarget.Data(object)
 }
 
 // readSources reads all sources. first is the first problem; err is another error.
@@ -142,10 +140,22 @@ func (p *pass) read(ctx context.Context, s v1alpha1.TrustSource, into *truststor
 		return p.readObjects(ctx, secret, s.Secret, into)
 	case s.ClusterTrustBundle != nil:
 		object, err := p.existing(ctx, clusterTrustBundle, "", s.ClusterTrustBundle.Name)
+		if err == nil && targetOf(object).Name != "" {
+			err = p.checkCircle(ctx, targetOf(object))
+		}
 		if err != nil {
 			return err
 		}
 		return addKeys(object, "", into)
+	case s.TrustBundle != nil:
+		return p.readTrustBundle(ctx, s.TrustBundle.Name, into)
+	case s.DefaultCAs != nil:
+		if p.DefaultCAs == nil {
+			return problemf(reasonNotFound, "there is no package of default CAs: the administrator can set trustManager.defaultPackage")
+		}
+		p.use(defaultCAs, "", "")
+		_, text := p.DefaultCAs.Current()
+		return addPEM(text, "defaultCAs", into)
 	case s.Signer != nil:
 		p.use(signer, "", s.Signer.Name)
 		objects, err := p.find(ctx, clusterTrustBundle, "", "", client.MatchingFields{"spec.signerName": s.Signer.Name})
@@ -262,72 +272,65 @@ func (p *pass) readIssuer(ctx context.Context, of *v1alpha1.TrustIssuer, into *t
 	return problemf(reasonNotUsable, "the %s %q has no usable CA: see its status", of.Kind, of.Name)
 }
 
-// readTarget reads the ConfigMap that gets the roots; nil if there is none. stored are the roots in
-// it, if the TrustBundle controls it.
-func (p *pass) readTarget(ctx context.Context) (target *unstructured.Unstructured, stored []*x509.Certificate, err error) {
-	found, err := p.existing(ctx, configMap, p.bundle.Namespace, p.targetName())
-	if err != nil && problemIn(err) == nil {
-		return nil, nil, fmt.Errorf("reading the target: %w", err)
-	}
-	if found != nil && metav1.IsControlledBy(found, p.bundle) {
-		set := truststore.Set{}
-		_ = set.AddPEM([]byte(contents(found)[p.bundle.Spec.Target.ConfigMap.Key])) // another client may have damaged it
-		stored = set.Certificates()
-	}
-	return found, stored, nil
-}
-
-func (p *pass) targetName() string { return cmp.Or(p.bundle.Spec.Target.ConfigMap.Name, p.bundle.Name) }
-
-func digestOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
-}
-
-// write has the target contain the roots and nothing else. It overwrites no object that the
-// TrustBundle does not control: the API refuses the write if another client has created or
-// changed the object since it was read.
-func (p *pass) write(ctx context.Context, target *unstructured.Unstructured, text string) error {
-	wanted := &unstructured.Unstructured{Object: map[string]any{}}
-	switch {
-	case target == nil:
-		wanted.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(configMap))
-		wanted.SetNamespace(p.bundle.Namespace)
-		wanted.SetName(p.targetName())
-		wanted.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(p.bundle, v1alpha1.GroupVersion.WithKind(trustBundle))})
-	case !metav1.IsControlledBy(target, p.bundle):
-		return problemf("TargetTaken", "The ConfigMap %q exists, and this TrustBundle does not control it: delete it, or set another spec.target.configMap.name", target.GetName())
-	default:
-		wanted = target.DeepCopy()
-	}
-	labels, annotations := map[string]string{}, map[string]string{}
-	maps.Copy(labels, wanted.GetLabels())
-	maps.Copy(annotations, wanted.GetAnnotations())
-	labels[v1alpha1.TrustBundleLabel], annotations[v1alpha1.TrustDigestAnnotation] = p.bundle.Name, digestOf(text)
-	wanted.SetLabels(labels)
-	wanted.SetAnnotations(annotations)
-	wanted.Object["data"] = map[string]any{p.bundle.Spec.Target.ConfigMap.Key: text}
-	delete(wanted.Object, "binaryData")
-	if target != nil && equality.Semantic.DeepEqual(target.Object, wanted.Object) {
-		return nil
-	}
-	if err := p.limit.Wait(ctx); err != nil {
+// readTrustBundle reads the roots in the first target of another TrustBundle. Their digest is in its
+// status: clients that may write the target cannot add a root.
+func (p *pass) readTrustBundle(ctx context.Context, name string, into *truststore.Set) error {
+	if err := p.checkCircle(ctx, types.NamespacedName{Namespace: p.bundle.Namespace, Name: name}); err != nil {
 		return err
 	}
-	p.changed = true
-	if target == nil {
-		return p.Client.Create(ctx, wanted, client.FieldOwner(Component))
+	other := &pass{reconciler: p.reconciler, bundle: &v1alpha1.TrustBundle{}}
+	err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.bundle.Namespace, Name: name}, other.bundle)
+	if apierrors.IsNotFound(err) {
+		return problemf(reasonNotFound, "the TrustBundle %q does not exist", name)
 	}
-	return p.Client.Update(ctx, wanted, client.FieldOwner(Component))
+	if err != nil {
+		return err
+	}
+	first := other.targets()[0]
+	found, err := p.find(ctx, first.kind, first.namespace, first.name)
+	switch {
+	case err != nil:
+		return err
+	case len(found) == 1 && other.controls(&found[0]) && digestOf(contents(&found[0])[first.key]) == other.bundle.Status.Digest:
+		return into.AddPEM([]byte(contents(&found[0])[first.key]))
+	case meta.IsStatusConditionTrue(other.bundle.Status.Conditions, v1alpha1.TrustSynced):
+		return fmt.Errorf("the target of the TrustBundle %q is being written", name)
+	}
+	return problemf(reasonNotFound, "the TrustBundle %q has no target with its roots: see its status", name)
 }
 
-// prune deletes the ConfigMaps that the TrustBundle controls, except the one to keep.
-func (p *pass) prune(ctx context.Context, keep string) error {
-	all, err := p.find(ctx, configMap, p.bundle.Namespace, "", client.MatchingLabels{v1alpha1.TrustBundleLabel: p.bundle.Name})
-	for i := range all {
-		if err == nil && all[i].GetName() != keep && metav1.IsControlledBy(&all[i], p.bundle) {
-			err = client.IgnoreNotFound(p.Client.Delete(ctx, &all[i], client.Preconditions{UID: ptr.To(all[i].GetUID())}))
+// checkCircle returns a problem if the sources of a TrustBundle lead back to the one of the pass, so
+// that neither would ever lose a root.
+func (p *pass) checkCircle(ctx context.Context, first types.NamespacedName) error {
+	seen := map[types.NamespacedName]bool{}
+	for next := []types.NamespacedName{first}; len(next) > 0; next = next[1:] {
+		key, b := next[0], &v1alpha1.TrustBundle{}
+		if key == client.ObjectKeyFromObject(p.bundle) {
+			return problemf("SourceCircle", "the roots of this TrustBundle come back to it through the TrustBundle %q", first.Name)
+		}
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		p.use(trustBundle, key.Namespace, key.Name)
+		if err := p.Client.Get(ctx, key, b); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		for _, s := range b.Spec.Sources {
+			if s.TrustBundle != nil {
+				next = append(next, types.NamespacedName{Namespace: key.Namespace, Name: s.TrustBundle.Name})
+			}
+			if s.ClusterTrustBundle == nil {
+				continue
+			}
+			found, err := p.find(ctx, clusterTrustBundle, "", s.ClusterTrustBundle.Name)
+			if err != nil {
+				return err
+			}
+			for i := range found {
+				next = append(next, targetOf(&found[i]))
+			}
 		}
 	}
-	return err
+	return nil
 }

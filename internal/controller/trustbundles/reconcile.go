@@ -28,9 +28,8 @@ import (
 )
 
 const (
-	// mostRoots and mostPEM limit the result of a TrustBundle, in certificates and bytes, and
-	// mostInNamespace the number of TrustBundles.
-	mostRoots, mostPEM, mostInNamespace = 1000, 512 << 10, 50
+	// mostRoots and mostPEM limit the result of a TrustBundle, in certificates and bytes.
+	mostRoots, mostPEM = 1000, 512 << 10
 )
 
 // pass is one look at a TrustBundle.
@@ -51,7 +50,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		maps.DeleteFunc(r.uses, func(u use, _ bool) bool { return u.by == request.NamespacedName })
 		r.mu.Unlock()
 		r.wake(func(u use) bool { return u.includes(trustBundle, request.NamespacedName) })
-		return reconcile.Result{}, nil
+		p.bundle.Namespace, p.bundle.Name = request.Namespace, request.Name
+		return reconcile.Result{}, p.prune(ctx, nil) // only ClusterTrustBundles can be left
 	case err != nil, p.bundle.DeletionTimestamp != nil:
 		return reconcile.Result{}, err
 	}
@@ -67,10 +67,13 @@ func (p *pass) use(kind, namespace, name string) {
 }
 
 func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
+	if p.notAdmitted() {
+		return worker.RefusedPause, p.report(ctx, &problem{reasonNotAdmitted, "spec.target.clusterTrustBundle: the rights of its author were not checked: enable the webhook, then change the spec"}, "")
+	}
 	if many, err := p.tooMany(ctx); err != nil || many != nil {
 		return worker.RefusedPause, cmp.Or(err, p.report(ctx, many, ""))
 	}
-	target, stored, err := p.readTarget(ctx)
+	targets, stored, err := p.readTargets(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -94,7 +97,7 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 	case len(roots) == 0:
 		isDistrusted := func(cert *x509.Certificate) bool { return slices.Contains(rules.Distrusted, pki.Fingerprint(cert)) }
 		if slices.ContainsFunc(stored, isDistrusted) {
-			err = p.prune(ctx, "")
+			err = p.prune(ctx, nil)
 		}
 		found = cmp.Or(found, &problem{reasonNotFound, "No certificate of the sources is left after spec.filter and spec.distrusted"})
 		return worker.RefusedPause, cmp.Or(err, p.report(ctx, found, ""))
@@ -105,25 +108,28 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 			return 0, err
 		}
 	}
+	var certs []*x509.Certificate
+	for _, root := range roots {
+		certs = append(certs, root.Certificate)
+	}
 	digest := ""
-	switch err := p.write(ctx, target, text); {
-	case err == nil:
+	failed, err := p.writeTargets(ctx, targets, certs, text)
+	switch {
+	case worker.IsTooLate(err):
+		return 0, nil // the namespace is being deleted
+	case err != nil:
+		return 0, err
+	case failed != nil:
+		found = failed
+	default:
 		digest = digestOf(text)
 		if c := meta.FindStatusCondition(p.bundle.Status.Conditions, v1alpha1.TrustSynced); c == nil || c.ObservedGeneration != p.bundle.Generation {
-			if err := p.prune(ctx, p.targetName()); err != nil {
+			if err := p.prune(ctx, targets); err != nil {
 				return 0, fmt.Errorf("deleting former targets: %w", err)
 			}
 		}
-	case worker.IsTooLate(err):
-		return 0, nil // the namespace is being deleted
-	case worker.IsRefused(err):
-		found = &problem{reason: "SyncConfigMapTargetFailed", message: fmt.Sprintf("Cannot write the ConfigMap %q: %s", p.targetName(), eventtext.Line(err.Error()))}
-	default:
-		if found = problemIn(err); found == nil {
-			return 0, fmt.Errorf("writing the target: %w", err)
-		}
 	}
-	found = cmp.Or(found, &problem{v1alpha1.TrustSynced, fmt.Sprintf("The ConfigMap %q has the roots of all sources", p.targetName())})
+	found = cmp.Or(found, &problem{v1alpha1.TrustSynced, syncedMessage(targets)})
 	if next := trustbundle.Change(roots, rules); !next.IsZero() {
 		again = max(next.Sub(p.now), time.Second)
 	}
@@ -131,6 +137,25 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 		again = worker.RefusedPause
 	}
 	return again, p.report(ctx, found, digest)
+}
+
+// notAdmitted reports whether admission has not checked the author of the ClusterTrustBundle. The
+// first pass over a generation of the spec decides for the later ones: enabling the webhook does
+// not admit what was stored without it.
+func (p *pass) notAdmitted() bool {
+	c := meta.FindStatusCondition(p.bundle.Status.Conditions, v1alpha1.TrustSynced)
+	if c != nil && c.ObservedGeneration == p.bundle.Generation {
+		return c.Reason == reasonNotAdmitted
+	}
+	return !p.Admitted && p.bundle.Spec.Target != nil && p.bundle.Spec.Target.ClusterTrustBundle != nil
+}
+
+// syncedMessage describes targets that have all roots.
+func syncedMessage(targets []*target) string {
+	if len(targets) == 1 {
+		return fmt.Sprintf("The %s %q has the roots of all sources", targets[0].kind, targets[0].name)
+	}
+	return fmt.Sprintf("%d targets have the roots of all sources", len(targets))
 }
 
 // decide returns the next roots, and their certificates in PEM.
@@ -155,11 +180,11 @@ func (p *pass) tooMany(ctx context.Context) (*problem, error) {
 			older++
 		}
 	}
-	if older < mostInNamespace {
+	if older < p.Settings.PerNamespace {
 		return nil, nil
 	}
 	p.use(trustBundle, p.bundle.Namespace, "")
-	return &problem{reason: "TooMany", message: fmt.Sprintf("The namespace has %d older TrustBundles: at most %d are possible", older, mostInNamespace)}, nil
+	return &problem{reason: "TooMany", message: fmt.Sprintf("The namespace has %d older TrustBundles: at most %d are possible", older, p.Settings.PerNamespace)}, nil
 }
 
 func (p *pass) rules() trustbundle.Rules {
@@ -247,6 +272,7 @@ func (p *pass) report(ctx context.Context, found *problem, digest string) error 
 		status.Digest, changed = digest, true
 	}
 	if changed {
+		defer p.wake(func(u use) bool { return u.includes(trustBundle, client.ObjectKeyFromObject(p.bundle)) })
 		if err := p.Client.Status().Update(ctx, p.bundle, client.FieldOwner(Component)); err != nil {
 			return err
 		}

@@ -29,7 +29,9 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/inprocess"
+	"github.com/certplane/certplane/internal/issuing/roots"
 	"github.com/certplane/certplane/internal/process/changewatch"
+	"github.com/certplane/certplane/internal/process/trusttarget"
 	"github.com/certplane/certplane/internal/process/worker"
 )
 
@@ -54,8 +56,36 @@ type Config struct {
 	Versions worker.Lookup
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
-	Events           events.EventRecorder
-	Clock            clock.PassiveClock
+	// DefaultCAs are the CAs of the source defaultCAs; nil if there are none.
+	DefaultCAs *roots.Package
+	// Admitted means that admission checks which users write TrustBundles whose target is a
+	// ClusterTrustBundle.
+	Admitted bool
+	Settings Settings
+	Events   events.EventRecorder
+	Clock    clock.WithTicker
+}
+
+// Settings is the stanza "trustBundles".
+type Settings struct {
+	// secretTargets lets TrustBundles write Secrets. With it, "certplane manifests" prints
+	// the right to write all Secrets. Default: true in "certplane serve", false in
+	// "certplane controllers".
+	SecretTargets bool `json:"secretTargets"`
+	// perNamespace is how many TrustBundles of a namespace have targets, the oldest ones: from
+	// 1 to 1000. Default: 50.
+	PerNamespace int `json:"perNamespace"`
+}
+
+// DefaultSettings returns the defaults.
+func DefaultSettings() Settings { return Settings{PerNamespace: 50} }
+
+// Validate returns an error for the first invalid value, with the name of its field.
+func (s Settings) Validate() error {
+	if s.PerNamespace < 1 || s.PerNamespace > 1000 {
+		return fmt.Errorf("trustBundles.perNamespace: %d is out of range: must be from 1 to 1000", s.PerNamespace)
+	}
+	return nil
 }
 
 // Add adds the controller to mgr. It works while the API has TrustBundles.
@@ -101,8 +131,12 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	return worker.Run(ctx, bundles, working)
 }
 
-// The kinds of objects that TrustBundles use. signer stands for all ClusterTrustBundles of one.
-const configMap, secret, clusterTrustBundle, signer, trustBundle = "ConfigMap", "Secret", "ClusterTrustBundle", "signer", "TrustBundle"
+// The kinds of objects that TrustBundles use. signer stands for all ClusterTrustBundles of one, and
+// defaultCAs for the package of default CAs.
+const (
+	configMap, secret, clusterTrustBundle, trustBundle = trusttarget.ConfigMap, trusttarget.Secret, "ClusterTrustBundle", "TrustBundle"
+	signer, defaultCAs                                 = "signer", "defaultCAs"
+)
 
 // use is the use of an object by a TrustBundle. Without a name, it stands for all objects of the
 // kind in the namespace.
@@ -127,6 +161,10 @@ func (r *reconciler) follow(ctx context.Context, queue worker.Queue) error {
 	go r.watch(ctx, cmv1.IssuerKind, worker.OneVersion(cmv1.SchemeGroupVersion, "issuers", r.Versions))
 	go r.watch(ctx, cmv1.ClusterIssuerKind, worker.OneVersion(cmv1.SchemeGroupVersion, "clusterissuers", r.Versions))
 	go r.watch(ctx, clusterTrustBundle, worker.TrustBundles(r.Versions))
+	if r.DefaultCAs != nil {
+		go r.DefaultCAs.Run(ctx, r.Clock)
+		go worker.OnChange(ctx, r.DefaultCAs.Changed.Subscribe, func() { r.wake(func(u use) bool { return u.kind == defaultCAs }) })
+	}
 	return nil
 }
 
@@ -141,7 +179,12 @@ func (r *reconciler) watch(ctx context.Context, kind string, resource worker.Res
 			Changed: func(changed types.NamespacedName, _ string) {
 				r.wake(func(u use) bool { return u.includes(kind, changed) })
 			},
-			Missed: func() { r.wake(func(u use) bool { return u.kind == kind || u.kind == signer }) },
+			Missed: func() {
+				r.wake(func(u use) bool { return u.kind == kind || u.kind == signer })
+				if kind == clusterTrustBundle {
+					r.wakeOwners(ctx)
+				}
+			},
 		})
 		return nil
 	})
@@ -155,5 +198,16 @@ func (r *reconciler) wake(concerned func(use) bool) {
 		if concerned(u) {
 			r.queue.AddAfter(reconcile.Request{NamespacedName: u.by}, collectFor)
 		}
+	}
+}
+
+// wakeOwners queues the owners of all ClusterTrustBundles, for those that were deleted meanwhile.
+func (r *reconciler) wakeOwners(ctx context.Context) {
+	targets, err := r.find(ctx, clusterTrustBundle, "", "", client.HasLabels{v1alpha1.TrustNamespaceLabel})
+	if err != nil {
+		worker.CannotWake(ctx, err, "Cannot find the owners of ClusterTrustBundles")
+	}
+	for i := range targets {
+		r.queue.AddAfter(reconcile.Request{NamespacedName: targetOf(&targets[i])}, collectFor)
 	}
 }

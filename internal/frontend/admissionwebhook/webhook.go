@@ -1,6 +1,6 @@
 // Package admissionwebhook serves admission for the API server of a cluster: the
-// checks of cert-manager.io, of trust.cert-manager.io, of Signers, of the ACME server and by certificate policies that
-// "certplane serve" makes in its own process.
+// checks of cert-manager.io, of trust.cert-manager.io, of certplane.dev and by certificate policies
+// that "certplane serve" makes in its own process.
 package admissionwebhook
 
 import (
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,6 +39,7 @@ const (
 
 	RevocationName = certplane.RevocationWebhookName
 	BundleName     = trustmanager.WebhookName
+	TrustName      = certplane.TrustBundleWebhookName
 )
 
 // The paths that are served.
@@ -115,14 +117,24 @@ func (h *Handler) mutate(_ context.Context, review *admissionv1.AdmissionRequest
 }
 
 func (h *Handler) validate(ctx context.Context, review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	if schema.GroupVersionResource(review.Resource).GroupResource() == certplane.Resource.GroupResource() {
-		return h.validateSigner(ctx, review)
-	}
-	if certplane.IsACME(schema.GroupVersionResource(review.Resource).GroupResource()) {
-		return h.validateACME(ctx, review)
-	}
-	if schema.GroupVersionResource(review.Resource).GroupResource() == certplane.Revocations.GroupResource() {
-		return h.validateRevocation(ctx, review)
+	resource := schema.GroupVersionResource(review.Resource).GroupResource()
+	switch {
+	case resource == certplane.Resource.GroupResource():
+		return validateCertplane(review, func(r certplane.Request) ([]string, *apierrors.StatusError) {
+			return nil, h.signers.Validate(ctx, r)
+		})
+	case certplane.IsACME(resource):
+		return validateCertplane(review, func(r certplane.Request) ([]string, *apierrors.StatusError) {
+			return h.acme.Validate(ctx, certplane.ACMEWrite{Request: r, Resource: resource, Namespace: review.Namespace, User: review.UserInfo})
+		})
+	case resource == certplane.Revocations.GroupResource():
+		return validateCertplane(review, func(r certplane.Request) ([]string, *apierrors.StatusError) {
+			return h.revokes.Validate(ctx, certplane.RevocationWrite{Request: r, User: review.UserInfo})
+		})
+	case resource == certplane.TrustBundles.GroupResource():
+		return validateCertplane(review, func(r certplane.Request) ([]string, *apierrors.StatusError) {
+			return nil, certplane.CheckTrustBundle(ctx, certplane.Authorize(h.authorize), review.UserInfo, r)
+		})
 	}
 	if review.Resource.Group == trustmanager.GroupName {
 		return validateBundle(review)
@@ -140,45 +152,14 @@ func (h *Handler) validate(ctx context.Context, review *admissionv1.AdmissionReq
 	return response
 }
 
-func (h *Handler) validateSigner(ctx context.Context, review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+// validateCertplane answers a review of certplane.dev by a check.
+func validateCertplane(review *admissionv1.AdmissionRequest, check func(certplane.Request) ([]string, *apierrors.StatusError)) *admissionv1.AdmissionResponse {
 	r := certplane.Request{Operation: review.Operation, Subresource: review.SubResource, Name: review.Name}
 	var err error
 	if r.Object, r.Old, err = objects(review); err != nil {
 		return denied(err)
 	}
-	if invalid := h.signers.Validate(ctx, r); invalid != nil {
-		return &admissionv1.AdmissionResponse{Result: &invalid.ErrStatus}
-	}
-	return &admissionv1.AdmissionResponse{Allowed: true}
-}
-
-func (h *Handler) validateACME(ctx context.Context, review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	w := certplane.ACMEWrite{
-		Request:  certplane.Request{Operation: review.Operation, Subresource: review.SubResource, Name: review.Name},
-		Resource: schema.GroupVersionResource(review.Resource).GroupResource(), Namespace: review.Namespace, User: review.UserInfo,
-	}
-	var err error
-	if w.Object, w.Old, err = objects(review); err != nil {
-		return denied(err)
-	}
-	warnings, refusal := h.acme.Validate(ctx, w)
-	response := &admissionv1.AdmissionResponse{Allowed: true}
-	if refusal != nil {
-		response = &admissionv1.AdmissionResponse{Result: &refusal.ErrStatus}
-	}
-	response.Warnings = warnings
-	return response
-}
-
-func (h *Handler) validateRevocation(ctx context.Context, review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	w := certplane.RevocationWrite{
-		Request: certplane.Request{Operation: review.Operation, Subresource: review.SubResource, Name: review.Name}, User: review.UserInfo,
-	}
-	var err error
-	if w.Object, w.Old, err = objects(review); err != nil {
-		return denied(err)
-	}
-	warnings, refusal := h.revokes.Validate(ctx, w)
+	warnings, refusal := check(r)
 	response := &admissionv1.AdmissionResponse{Allowed: true}
 	if refusal != nil {
 		response = &admissionv1.AdmissionResponse{Result: &refusal.ErrStatus}

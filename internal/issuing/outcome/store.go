@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
@@ -44,16 +45,11 @@ type Kind[T client.Object] struct {
 	Shows func(request T, o Outcome) bool
 	// Waits reports whether a request still waits for an outcome.
 	Waits func(request T) bool
-	// Record, if not nil, is called with each certificate before it is stored.
-	Record Record
+	// Records, if not nil, records each certificate before it is stored.
+	Records *Records
 	// OnlyFinal means that the status cannot show that a request waits.
 	OnlyFinal bool
 }
-
-// Record records the certificate of a request, in PEM, perhaps with a chain. If it fails, the
-// certificate is not stored, and the request waits. It is safe for concurrent use, and does not
-// change the request.
-type Record func(ctx context.Context, request client.Object, certificate []byte) error
 
 // ReasonNotRecorded is the reason of a request that waits, and of an Event about one that does not.
 const ReasonNotRecorded = "NotRecorded"
@@ -66,10 +62,12 @@ func (k Kind[T]) Put(ctx context.Context, request T, o Outcome, r Report) (recon
 	}
 	if !k.Shows(request, o) {
 		signed := r.now()
-		if k.Record != nil && o.Issued != nil {
+		if k.Records != nil && o.Issued != nil {
 			// As long as a certificate can be stored, it can be recorded.
-			if err := k.Record(context.WithoutCancel(ctx), request, o.Issued.PEM); err != nil {
-				r.discarded(ctx, o, err)
+			if isNew, err := k.Records.put(context.WithoutCancel(ctx), request, o.Issued, signed); err != nil {
+				if isNew {
+					log.FromContext(ctx).Info("Holding certificate that cannot be recorded", r.facts(o)...)
+				}
 				return k.await(ctx, request, err, r)
 			}
 		}

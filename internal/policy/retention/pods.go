@@ -17,6 +17,8 @@ type PodRequest struct {
 	Created          time.Time
 	// Finished is when the request got its outcome; zero if it has none.
 	Finished time.Time
+	// Issued is set if the request has a certificate.
+	Issued bool
 	// Deleting is set if the request is being deleted already.
 	Deleting bool
 	// Bytes is the approximate size of the request in the store.

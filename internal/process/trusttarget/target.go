@@ -1,4 +1,4 @@
-// Package trusttarget writes the ConfigMaps and Secrets from which programs read the
+// Package trusttarget reads and writes the ConfigMaps and Secrets from which programs read the
 // certificates that they trust.
 package trusttarget
 
@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -86,25 +87,61 @@ func (w Writer) apply(ctx context.Context, t Target) (*unstructured.Unstructured
 	object.SetOwnerReferences([]metav1.OwnerReference{t.Owner})
 	object.SetLabels(t.Labels)
 	object.SetAnnotations(t.Annotations)
-	text, binary := map[string]any{}, map[string]any{}
-	for key, value := range t.Text {
-		text[key] = value
-	}
-	switch t.Kind {
-	case ConfigMap:
-		object.Object["data"], object.Object["binaryData"] = text, binary
-	case Secret:
-		for key, value := range t.Text {
-			binary[key] = base64.StdEncoding.EncodeToString([]byte(value))
-		}
-		object.Object["data"] = binary
-	default:
-		return nil, fmt.Errorf("the kind %q is not one of %s, %s", t.Kind, ConfigMap, Secret)
-	}
-	for key, value := range t.Binary {
-		binary[key] = base64.StdEncoding.EncodeToString(value)
+	if err := SetData(object, t.Text, t.Binary); err != nil {
+		return nil, err
 	}
 	return object, w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, w.Manager)
+}
+
+// SetData sets the data of a ConfigMap or Secret; see Target for text and binary.
+func SetData(object *unstructured.Unstructured, text map[string]string, binary map[string][]byte) error {
+	data, encoded := map[string]any{}, map[string]any{}
+	for key, value := range binary {
+		encoded[key] = base64.StdEncoding.EncodeToString(value)
+	}
+	switch object.GetKind() {
+	case ConfigMap:
+		for key, value := range text {
+			data[key] = value
+		}
+		object.Object["data"], object.Object["binaryData"] = data, encoded
+	case Secret:
+		for key, value := range text {
+			encoded[key] = base64.StdEncoding.EncodeToString([]byte(value))
+		}
+		object.Object["data"] = encoded
+	default:
+		return fmt.Errorf("the kind %q is not one of %s, %s", object.GetKind(), ConfigMap, Secret)
+	}
+	return nil
+}
+
+// Data returns the data of a ConfigMap or Secret.
+func Data(object *unstructured.Unstructured) map[string]string {
+	all := map[string]string{}
+	for _, field := range []string{"binaryData", "data"} {
+		values, _, _ := unstructured.NestedStringMap(object.Object, field)
+		for key, value := range values {
+			if field == "binaryData" || object.GetKind() == Secret {
+				decoded, _ := base64.StdEncoding.DecodeString(value) // the API encodes it
+				value = string(decoded)
+			}
+			all[key] = value
+		}
+	}
+	return all
+}
+
+// Read lists the objects of a kind in a namespace, with a name unless that is empty. api needs the
+// verb list, and must read past caches.
+func Read(ctx context.Context, api client.Reader, kind schema.GroupVersionKind, namespace, name string, options ...client.ListOption) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if name != "" {
+		options = append(options, client.MatchingFields{metav1.ObjectNameField: name})
+	}
+	err := api.List(ctx, list, append(options, client.InNamespace(namespace))...)
+	return list.Items, err
 }
 
 // Keys returns the sorted keys of the data of a ConfigMap or Secret that a field manager owns,

@@ -173,6 +173,7 @@ func followPolicies(cfg Config, process controllermanager.Process, work controll
 // plan returns the configuration of the controllers.
 func plan(cfg Config, own *rest.Config) (controllermanager.Config, error) {
 	work := cfg.work()
+	work.AdmitsTrustBundles = cfg.AdmitsTrustBundles()
 	var err error
 	if work.RootCA, err = rootCA(own); err != nil {
 		return work, err

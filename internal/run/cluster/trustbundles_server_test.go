@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"strings"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -37,6 +38,13 @@ func TestTrustBundles(t *testing.T) {
 		if err := api.Create(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
+	}
+	// The manifests contain a webhook that no pod answers. It is called only for some.
+	published := bundle.DeepCopy()
+	published.ObjectMeta = metav1.ObjectMeta{Namespace: "default", Name: "published"}
+	published.Spec.Target = &v1alpha1.TrustTarget{ClusterTrustBundle: &v1alpha1.TrustClusterTarget{Name: "published"}}
+	if err := api.Create(t.Context(), published); err == nil || !strings.Contains(err.Error(), `failed calling webhook "trust.certplane.dev"`) {
+		t.Errorf("a ClusterTrustBundle as target: %v", err)
 	}
 	target := &corev1.ConfigMap{}
 	synced := func() bool {

@@ -35,11 +35,13 @@ type WebhookConfig struct {
 	// serve is Auto, Always or Never. With Auto, the webhook reviews objects of
 	// cert-manager.io if one of their controllers is chosen, and Bundles if the
 	// controller bundles is. It also reviews
-	// Signers and certificate policies if the controller signers is chosen and
+	// Signers and certificate policies if the controller signers is chosen, and
+	// TrustBundles if the controller trustbundles is, and
 	// the process either runs in a pod, where the API can reach it, or already
-	// reviews objects of cert-manager.io. Always does both, except for Bundles. With Never,
+	// reviews objects of cert-manager.io. Always does both, except for Bundles and
+	// TrustBundles without their controllers. With Never,
 	// cert-manager's webhook stays in place, and invalid Signers are stored and
-	// report their errors in their status. Default: Auto.
+	// report their errors in their status, and TrustBundles write no ClusterTrustBundles. Default: Auto.
 	Serve string `json:"serve"`
 	// bindAddress is the address of the webhook, HOST:PORT, by TLS. Its
 	// certificate and the CA behind it are made and replaced automatically.
@@ -99,7 +101,7 @@ func (c Config) webhookServer() (*admissionwebhook.Server, error) {
 
 // ServesWebhook reports whether there is a webhook.
 func (c Config) ServesWebhook() bool {
-	return c.AdmitsCertManager() || c.AdmitsSigners() || c.AdmitsBundles()
+	return c.AdmitsCertManager() || c.AdmitsSigners() || c.AdmitsBundles() || c.AdmitsTrustBundles()
 }
 
 // AdmitsBundles reports whether the webhook reviews Bundles.
@@ -120,11 +122,18 @@ func (c Config) AdmitsCertManager() bool {
 // of the cluster, which no Service leads to, does not listen for them by
 // default.
 func (c Config) AdmitsSigners() bool {
-	if c.Webhook.Serve == serveAuto {
-		inPod := c.ClientConnection.Kubeconfig == ""
-		return c.work().Chooses(rights.FollowSigners) && (inPod || c.AdmitsCertManager())
-	}
-	return c.Webhook.Serve == serveAlways
+	return c.Webhook.Serve == serveAlways || c.reachable() && c.work().Chooses(rights.FollowSigners)
+}
+
+// AdmitsTrustBundles reports whether the webhook reviews TrustBundles.
+func (c Config) AdmitsTrustBundles() bool {
+	return (c.Webhook.Serve == serveAlways || c.reachable()) && c.work().Chooses(rights.WriteTrustBundles)
+}
+
+// reachable reports whether the webhook is served by default for more than cert-manager.io.
+func (c Config) reachable() bool {
+	inPod := c.ClientConnection.Kubeconfig == ""
+	return c.Webhook.Serve == serveAuto && (inPod || c.AdmitsCertManager())
 }
 
 // AdmitsPolicies reports whether the webhook decides by certificate policies,

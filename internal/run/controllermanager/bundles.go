@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/controller/bundles"
+	"github.com/certplane/certplane/internal/issuing/roots"
 	"github.com/certplane/certplane/internal/process/changewatch"
 )
 
@@ -29,7 +30,7 @@ func addBundles(a Actor, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	defaults, err := bundles.OpenPackage(cfg.Settings.TrustManager.DefaultPackage)
+	defaults, err := roots.OpenPackage(cfg.Settings.TrustManager.DefaultPackage)
 	if err != nil {
 		return err
 	}

@@ -136,7 +136,7 @@ func addRequests(a Actor, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	return requestsign.Add(a.Manager, requestsign.Config{Config: config, Issuers: types, Policies: cfg.Policies, Record: cfg.record(), OnCreate: a.OnCreate, Events: tell, Metrics: a.Metrics, Syncs: syncs})
+	return requestsign.Add(a.Manager, requestsign.Config{Config: config, Issuers: types, Policies: cfg.Policies, Records: cfg.records(), OnCreate: a.OnCreate, Events: tell, Metrics: a.Metrics, Syncs: syncs})
 }
 
 // addCSRIssuers adds the controller that signs CertificateSigningRequests for
@@ -151,7 +151,7 @@ func addCSRIssuers(a Actor, cfg Config) error {
 		return fmt.Errorf("adding the watcher of issuers for CertificateSigningRequests: %w", err)
 	}
 	return sign.Add(a.Manager, sign.Config{
-		SignerName: "cert-manager.io", Selects: requestsign.IsIssuer, Several: true, Sign: issuers.Sign, Policies: cfg.Policies, Record: cfg.record(), Changes: issuers.Subscribe,
+		SignerName: "cert-manager.io", Selects: requestsign.IsIssuer, Several: true, Sign: issuers.Sign, Policies: cfg.Policies, Records: cfg.records(), Changes: issuers.Subscribe,
 		IssuedEvent: requestsign.EventIssued, AwaitedEvent: requestsign.EventAwaitsCSR,
 		Client: a.Client, OnCreate: a.OnCreate, Settings: cfg.Settings.Signing, Events: a.Recorder(a.Account), Metrics: a.Metrics,
 	})

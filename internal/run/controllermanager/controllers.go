@@ -29,6 +29,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controller/signers"
 	"github.com/certplane/certplane/internal/controller/trust"
+	"github.com/certplane/certplane/internal/controller/trustbundles"
 	"github.com/certplane/certplane/internal/issuing/roots"
 	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/issuing/signer/declared"
@@ -70,8 +71,10 @@ type Settings struct {
 	CertManager CertManagerSettings `json:"certManager"`
 	// caInjector configures the controller cainjector.
 	CAInjector cainject.Settings `json:"caInjector"`
-	// trustManager configures the controller bundles.
+	// trustManager configures the controller bundles, and defaultCAs of TrustBundles.
 	TrustManager bundles.Settings `json:"trustManager"`
+	// trustBundles configures the controller trustbundles.
+	TrustBundles trustbundles.Settings `json:"trustBundles"`
 	// acme configures how certificates are obtained from ACME servers.
 	ACME ACMESettings `json:"acme"`
 	// acmeServer configures the ACME server in this process, for the endpoints
@@ -100,6 +103,7 @@ func DefaultSettings() Settings {
 		Trust:           trust.DefaultSettings(),
 		CertManager:     defaultCertManagerSettings(),
 		CAInjector:      cainject.DefaultSettings(),
+		TrustBundles:    trustbundles.DefaultSettings(),
 		ACME:            defaultACMESettings(),
 		ACMEServer:      listener.DefaultSettings(),
 		NodeLifecycle:   nodelifecycle.DefaultSettings(),
@@ -113,7 +117,7 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		all = append(all, fmt.Errorf("controllers: %w", err))
 	}
-	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Policy, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.CAInjector, s.TrustManager, s.ACME, s.ACMEServer, s.NodeLifecycle} {
+	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Policy, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.CAInjector, s.TrustManager, s.TrustBundles, s.ACME, s.ACMEServer, s.NodeLifecycle} {
 		all = append(all, stanza.Validate())
 	}
 	return errors.Join(append(all, s.Trust.Validate(signer.Names()))...)
@@ -131,6 +135,8 @@ type Config struct {
 	// InCluster makes "*" leave out the controllers that must be named in
 	// clusters.
 	InCluster bool
+	// AdmitsTrustBundles means that admission checks the authors of TrustBundles.
+	AdmitsTrustBundles bool
 	// Policies decide about requests. If it is nil, no policy is enforced.
 	Policies *policies.Policies
 	// Keepers are the controllers that only "certplane serve" runs.

@@ -60,7 +60,7 @@ func addDeclaredSigners(a Actor, cfg Config) error {
 			signer := set.Find(name)
 			return signer != nil && signer.Serves(v1alpha1.CertificateSigningRequests)
 		},
-		Several: true, Sign: set.SignCSR, Policies: cfg.Policies, Record: cfg.record(), Changes: sign.AnyChange(set.Changes.Subscribe),
+		Several: true, Sign: set.SignCSR, Policies: cfg.Policies, Records: cfg.records(), Changes: sign.AnyChange(set.Changes.Subscribe),
 		Answered: set.Count, OnCreate: a.OnCreate, SignsOnCreate: func(name string) bool { return set.Find(name).IssuesOnCreate() },
 		Client: a.Client, Settings: cfg.Settings.Signing, Events: a.Events, Metrics: a.Metrics,
 	})
@@ -70,7 +70,7 @@ func addDeclaredSigners(a Actor, cfg Config) error {
 // declared signers.
 func addPodSigners(a Actor, cfg Config) error {
 	return podsign.Add(a.Manager, podsign.Config{
-		Cache: a.Reader, Client: a.Client, Versions: a.Versions, Signers: cfg.declared, Policies: cfg.Policies, Record: cfg.record(), OnCreate: a.OnCreate,
+		Cache: a.Reader, Client: a.Client, Versions: a.Versions, Signers: cfg.declared, Policies: cfg.Policies, Records: cfg.records(), OnCreate: a.OnCreate,
 		Settings: cfg.Settings.PodSigning, Events: a.Events, Metrics: a.Metrics,
 	})
 }

@@ -35,9 +35,11 @@ func addCleaner(a Actor, cfg Config) error {
 }
 
 func addPodCleaner(a Actor, cfg Config) error {
-	return clean.AddPods(a.Manager, clean.PodConfig{
-		API: a.API, Client: a.Client, Versions: a.Versions, Settings: cfg.Settings.Cleaning, Events: a.Events, Metrics: a.Metrics,
-	})
+	cleaner := clean.PodConfig{API: a.API, Client: a.Client, Versions: a.Versions, Settings: cfg.Settings.Cleaning, Events: a.Events, Metrics: a.Metrics}
+	if cfg.Recorder != nil {
+		cleaner.Recorded = cfg.Recorder.Recorded
+	}
+	return clean.AddPods(a.Manager, cleaner)
 }
 
 // addReadyMade adds the controller that installs the ready-made Signers. It
@@ -136,7 +138,7 @@ func addWebhookSigners(a Actor, cfg Config) error {
 		err = sign.Add(a.Manager, sign.Config{
 			SignerName: w.SignerName,
 			Selects:    func(name string) bool { return webhook.Choose(settings.Webhooks, name) == i },
-			Sign:       endpoint, Policies: cfg.Policies, Record: cfg.record(), Client: a.Client, Settings: own, Events: a.Events, Metrics: a.Metrics,
+			Sign:       endpoint, Policies: cfg.Policies, Records: cfg.records(), Client: a.Client, Settings: own, Events: a.Events, Metrics: a.Metrics,
 		})
 		if err != nil {
 			return err

@@ -39,10 +39,10 @@ func addRecorder(a Actor, cfg Config) error {
 	return nil
 }
 
-// record returns the function that records certificates of requests; nil if there is none.
-func (c Config) record() outcome.Record {
+// records returns what records the certificates of a controller's requests; nil if nothing does.
+func (c Config) records() *outcome.Records {
 	if c.Recorder == nil {
 		return nil
 	}
-	return c.Recorder.Record
+	return outcome.NewRecords(c.Recorder.Record)
 }

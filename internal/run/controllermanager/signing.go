@@ -30,7 +30,7 @@ func addSigners(a Actor, cfg Config) error {
 		err := sign.AddBuiltIn(a.Manager, sign.BuiltIn{
 			CA: issuer.ca, Alone: issuer.alone, Issuing: cfg.signing(), Account: a.reference(),
 			Config: sign.Config{
-				SignerName: issuer.name, Client: a.Client, OnCreate: a.OnCreate, SignsOnCreate: func(string) bool { return ca.Key == "" }, Policies: cfg.Policies, Record: cfg.record(), Settings: cfg.Settings.Signing, Events: a.Events, Metrics: a.Metrics,
+				SignerName: issuer.name, Client: a.Client, OnCreate: a.OnCreate, SignsOnCreate: func(string) bool { return ca.Key == "" }, Policies: cfg.Policies, Records: cfg.records(), Settings: cfg.Settings.Signing, Events: a.Events, Metrics: a.Metrics,
 			},
 		})
 		if err != nil {

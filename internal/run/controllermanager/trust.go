@@ -7,6 +7,7 @@ import (
 
 	"github.com/certplane/certplane/internal/controller/trust"
 	"github.com/certplane/certplane/internal/controller/trustbundles"
+	"github.com/certplane/certplane/internal/issuing/roots"
 	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -27,8 +28,13 @@ func addTrust(a Actor, cfg Config) error {
 }
 
 func addTrustBundles(a Actor, cfg Config) error {
+	defaults, err := roots.OpenPackage(cfg.Settings.TrustManager.DefaultPackage)
+	if err != nil {
+		return err
+	}
 	return trustbundles.Add(a.Manager, trustbundles.Config{
 		API: a.API, Client: a.Client, Versions: a.Versions, ClusterResources: cfg.clusterResources(a.Process),
+		DefaultCAs: defaults, Admitted: cfg.AdmitsTrustBundles, Settings: cfg.Settings.TrustBundles,
 		Events: a.Recorder(trustbundles.Component), Clock: clock.RealClock{},
 	})
 }

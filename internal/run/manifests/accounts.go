@@ -129,6 +129,8 @@ func rulesOf(cfg cluster.Config, account string) []rbacv1.PolicyRule {
 			rules = append(rules, bundleTargetRules(cfg)...)
 		}
 		return rules
+	case rights.WriteTrustBundles.Account:
+		return rights.TrustBundleRules(cfg.TrustBundles.SecretTargets)
 	default:
 		return rights.Of(account)
 	}

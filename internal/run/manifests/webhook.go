@@ -61,6 +61,9 @@ func webhookObjects(cfg cluster.Config) []runtime.Object {
 	if cfg.AdmitsBundles() {
 		validating = append(validating, bundleWebhook(to(admissionwebhook.ValidatePath)))
 	}
+	if cfg.AdmitsTrustBundles() {
+		validating = append(validating, trustBundleWebhook(to(admissionwebhook.ValidatePath)))
+	}
 	if cfg.AdmitsPolicies() {
 		mutating = append(mutating, votingWebhook(to(admissionwebhook.MutateByPoliciesPath)), proposingWebhook(to(admissionwebhook.MutateByPoliciesPath)))
 		validating = append(validating, policyWebhooks(to(admissionwebhook.ValidateByPoliciesPath), to(admissionwebhook.AnswerPath), cfg.Policy)...)
@@ -134,6 +137,16 @@ func validatingWebhook(client admissionregistrationv1.WebhookClientConfig) admis
 // bundleWebhook checks the specs of Bundles, as trust-manager's does.
 func bundleWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
 	return checking(admissionwebhook.BundleName, client, admissionregistrationv1.Fail, rules(writing, trustmanager.GroupName, trustmanager.GroupVersion.Version, trustmanager.Resource))
+}
+
+// trustBundleWebhook checks the authors of TrustBundles that write ClusterTrustBundles. Others are
+// written while no pod answers.
+func trustBundleWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
+	hook := checking(admissionwebhook.TrustName, client, admissionregistrationv1.Fail, rules(writing, v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "trustbundles"))
+	hook.MatchConditions = []admissionregistrationv1.MatchCondition{{
+		Name: "cluster-target", Expression: "has(object.spec.target) && has(object.spec.target.clusterTrustBundle)",
+	}}
+	return hook
 }
 
 // checking returns a webhook that refuses writes. failure is what its silence means.

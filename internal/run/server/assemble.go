@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/acmeserver/attempts"
 	acmelistener "github.com/certplane/certplane/internal/acme/acmeserver/listener"
+	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/frontend/crlserver"
@@ -192,8 +194,9 @@ func (b base) newAPI(frontEnds []frontend.FrontEnd) (*apiserver.Server, error) {
 func (b base) controllers(api *apiserver.Server) controllers {
 	return controllers{
 		ids: b.ids, credentials: b.credentials, settings: b.cfg.Settings, responders: b.responders, policies: b.policies, lease: b.lease, onCreate: b.onCreate,
-		clients: clientCAs{honoured: honoured(api.ClientCAs()), users: honoured(api.UserCAs()), honour: b.issuing.honour},
-		acme:    acmeServer(b.acme, b.attempts, b.listener, b.cfg.Etcd.Servers),
-		lists:   lists{settings: b.cfg.Revocation, records: b.store.backend.Records, restored: datadir.Dir(b.cfg.DataDir).Restored()},
+		clients:            clientCAs{honoured: honoured(api.ClientCAs()), users: honoured(api.UserCAs()), honour: b.issuing.honour},
+		acme:               acmeServer(b.acme, b.attempts, b.listener, b.cfg.Etcd.Servers),
+		admitsTrustBundles: !slices.Contains(b.cfg.Admission.DisabledPlugins, admission.TrustBundle),
+		lists:              lists{settings: b.cfg.Revocation, records: b.store.backend.Records, restored: datadir.Dir(b.cfg.DataDir).Restored()},
 	}
 }

@@ -153,6 +153,7 @@ func (c InventoryConfig) validate() error {
 func DefaultConfig() Config {
 	settings := controllermanager.DefaultSettings()
 	settings.PodSigners.Install = []string{install.ServerCertificates}
+	settings.TrustBundles.SecretTargets = true
 	return Config{
 		APIVersion: configfile.APIVersion,
 		Kind:       configKind,

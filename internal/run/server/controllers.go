@@ -53,13 +53,15 @@ type controllers struct {
 	ids         identities
 	credentials *credentials
 	settings    controllermanager.Settings
-	clients     clientCAs
-	responders  controllermanager.Responders
-	policies    *policies.Policies
-	lease       *controllermanager.Lease
-	onCreate    *issueoncreate.Hub
-	acme        controllermanager.ACMEServer
-	lists       lists
+	// admitsTrustBundles means that admission checks the authors of TrustBundles.
+	admitsTrustBundles bool
+	clients            clientCAs
+	responders         controllermanager.Responders
+	policies           *policies.Policies
+	lease              *controllermanager.Lease
+	onCreate           *issueoncreate.Hub
+	acme               controllermanager.ACMEServer
+	lists              lists
 }
 
 // newManager builds all controllers. The returned manager runs them, only while it holds
@@ -79,7 +81,8 @@ func (c controllers) newManager() (ctrl.Manager, error) {
 	proxy, lists := &frontproxy.Client{}, c.lists
 	lists.own = c.credentials.listCAs(ca)
 	config := controllermanager.Config{
-		Settings: c.settings, CA: ca, RootCA: roots.Static(c.credentials.servingCA.chain...),
+		AdmitsTrustBundles: c.admitsTrustBundles,
+		Settings:           c.settings, CA: ca, RootCA: roots.Static(c.credentials.servingCA.chain...),
 		Honoured: c.clients.honoured, Honour: c.clients.honour, Responders: c.responders,
 		Keepers:    keepers(c.credentials.serviceAccountKey, roots.Roots(c.clients.users), proxy, c.policies.Seals(), lists),
 		FrontProxy: proxy.Certificate, Policies: c.policies, ACMEServer: c.acme, RecordOwn: c.credentials.recordOwn,

@@ -47,7 +47,9 @@ type Config struct {
 	// Careless means that no person reads the questions: Run then refuses to begin if
 	// something is not covered.
 	Careless bool
-	Now      func() time.Time
+	// Watch is how long step 5 watches certplane.
+	Watch time.Duration
+	Now   func() time.Time
 	// Sleep waits, and returns early with an error if ctx ends.
 	Sleep func(ctx context.Context, d time.Duration) error
 }
@@ -122,11 +124,19 @@ func Read(ctx context.Context, cfg Config) (*Plan, error) {
 	return m.read(ctx)
 }
 
+func (m *reader) newPlan() *Plan {
+	return &Plan{
+		Report: check.NewReport(), Program: m.Name, Parts: []Part{}, Settings: []Setting{}, Trusted: []Trusted{}, WouldIssue: []Change{}, WouldWrite: []Change{}, Configuration: map[string]any{},
+		before: Before{Program: m.Name, Time: metav1.NewTime(m.now), Certificates: map[string]Fingerprint{}, Objects: map[string]string{}},
+	}
+}
+
 func (m *reader) read(ctx context.Context) (*Plan, error) {
-	p := &Plan{Report: check.NewReport(), Program: m.Name, Parts: []Part{}, Settings: []Setting{}, Trusted: []Trusted{}, WouldIssue: []Change{}, WouldWrite: []Change{}}
-	looks := []func(context.Context, *Plan) error{m.findParts, m.versions, m.mapSettings, m.kinds, m.trusted, m.readCertificates}
+	p := m.newPlan()
+	looks := []func(context.Context, *Plan) error{m.findParts, m.versions, m.mapSettings, m.kinds, m.trusted}
+	looks = append(looks, m.comparisons()...)
 	if m.Name == "cert-manager" {
-		looks = append(looks, m.usage, m.wouldShim, m.wouldInject)
+		looks = append(looks, m.usage, m.wouldShim)
 	}
 	for _, look := range looks {
 		if err := look(ctx, p); err != nil {
@@ -134,6 +144,14 @@ func (m *reader) read(ctx context.Context) (*Plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// comparisons look at what the move must not change.
+func (m *reader) comparisons() []func(context.Context, *Plan) error {
+	if m.Name == "cert-manager" {
+		return []func(context.Context, *Plan) error{m.readCertificates, m.wouldInject}
+	}
+	return []func(context.Context, *Plan) error{m.targets}
 }
 
 // Covered reports whether certplane does all that the program does in this cluster, and whether

@@ -21,11 +21,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/client/cli/adopt"
 	"github.com/certplane/certplane/internal/client/cli/check"
+	"github.com/certplane/certplane/internal/pki"
 )
 
 // part returns a Deployment of cert-manager.
@@ -62,7 +65,8 @@ webhooks:
   rules: [{apiGroups: [none.example.com], apiVersions: [v1], resources: ['*'], operations: ['*']}]
 `
 
-// withCertManager returns a world with cert-manager, a CA and five Certificates.
+// withCertManager returns a world with cert-manager, a CA and six Certificates, of which one has a
+// keystore.
 func withCertManager(t *testing.T, version, args string) *world {
 	t.Helper()
 	w := newWorld(t, "cert-manager")
@@ -110,9 +114,20 @@ metadata: {name: web-%[1]d, namespace: default}
 spec: {secretName: web-%[1]d, dnsNames: [web-%[1]d.example], issuerRef: {name: self, kind: Issuer}, privateKey: {algorithm: ECDSA, rotationPolicy: Always}}
 `, i))
 	}
+	w.create(`
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata: {name: store, namespace: default}
+spec:
+  secretName: store
+  dnsNames: [store.example]
+  issuerRef: {name: self, kind: Issuer}
+  privateKey: {algorithm: ECDSA, rotationPolicy: Always}
+  keystores: {pkcs12: {create: true, password: changeit}}
+`)
 	apitest.Eventually(t, "the Certificates are ready", func() bool {
 		all := &cmv1.CertificateList{}
-		if err := w.api.List(t.Context(), all); err != nil || len(all.Items) != 5 {
+		if err := w.api.List(t.Context(), all); err != nil || len(all.Items) != 6 {
 			return false
 		}
 		return !slices.ContainsFunc(all.Items, func(crt cmv1.Certificate) bool {
@@ -166,6 +181,94 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// installation is a way in which people install cert-manager.
+type installation struct {
+	name, version string
+	// labels and annotations are those of the Deployments; COMPONENT and NAME are replaced.
+	labels, annotations string
+	image               string // the prefix of the names of images
+	controller          string // more arguments
+	// Findings: the namespace of the Leases, the texts of warnings, and a part of the
+	// configuration.
+	leases, warning, configuration string
+}
+
+const chartLabels = "app: NAME, app.kubernetes.io/name: NAME, app.kubernetes.io/instance: cert-manager, app.kubernetes.io/component: COMPONENT"
+
+// The installations differ in labels, image names, arguments and Leases: from the chart of each
+// minor version, the manifests of releases, the Operator Lifecycle Manager, and GitOps tools.
+var installations = []installation{
+	{name: "manifest", version: "v1.13.2", labels: chartLabels + ", app.kubernetes.io/version: v1.13.2", image: "quay.io/jetstack/cert-manager-",
+		controller: "--acme-http01-solver-image=quay.io/jetstack/cert-manager-acmesolver:v1.13.2, --max-concurrent-challenges=60", leases: "kube-system", configuration: "maxConcurrentChallenges:60"},
+	{name: "chart", version: "v1.14.7", labels: chartLabels + ", app.kubernetes.io/version: v1.14.7, app.kubernetes.io/managed-by: Helm, helm.sh/chart: cert-manager-v1.14.7", annotations: "meta.helm.sh/release-name: cert-manager",
+		image: "quay.io/jetstack/cert-manager-", controller: "--default-issuer-name=letsencrypt, --default-issuer-kind=ClusterIssuer, --feature-gates=ExperimentalGatewayAPISupport=true", leases: "kube-system", configuration: "gateway-shim"},
+	{name: "autopilot", version: "v1.15.5", labels: chartLabels + ", app.kubernetes.io/version: v1.15.5", image: "quay.io/jetstack/cert-manager-", controller: "--leader-election-namespace=cert-manager, --enable-gateway-api", leases: "cert-manager", configuration: "enableGatewayAPI:true"},
+	{name: "registry", version: "v1.16.3", labels: "app.kubernetes.io/name: NAME, app.kubernetes.io/instance: cm, app.kubernetes.io/component: COMPONENT, app.kubernetes.io/version: v1.16.3", image: "registry.local:5000/mirror/cm-", leases: "kube-system"},
+	{name: "digests", version: "v1.17.4", labels: chartLabels + ", app.kubernetes.io/version: v1.17.4", image: "registry.local:5000/cert-manager-", leases: "kube-system"},
+	{name: "Flux", version: "v1.18.2", labels: chartLabels + ", app.kubernetes.io/version: v1.18.2, helm.toolkit.fluxcd.io/name: cert-manager, helm.toolkit.fluxcd.io/namespace: flux-system", image: "quay.io/jetstack/cert-manager-",
+		controller: "--enable-certificate-owner-ref=true, --dns01-recursive-nameservers-only", leases: "kube-system", warning: "Flux keeps these objects", configuration: "enableCertificateOwnerRef:true"},
+	{name: "Argo CD", version: "v1.19.1", labels: "app.kubernetes.io/name: NAME, app.kubernetes.io/instance: platform, app.kubernetes.io/component: COMPONENT, app.kubernetes.io/version: v1.19.1", annotations: "argocd.argoproj.io/tracking-id: 'platform:apps/Deployment:cert-manager/x'",
+		image: "quay.io/jetstack/cert-manager-", leases: "kube-system", warning: "Argo CD keeps these objects"},
+	{name: "OLM", version: "v1.16.5", labels: "olm.owner: cert-manager.v1.16.5, olm.owner.kind: ClusterServiceVersion", image: "quay.io/jetstack/cert-manager-", leases: "kube-system", warning: "the Operator Lifecycle Manager keeps these objects"},
+	{name: "gates", version: "v1.20.2", labels: chartLabels + ", app.kubernetes.io/version: v1.20.2", image: "quay.io/jetstack/cert-manager-",
+		controller: "--enable-gateway-api=true, --enable-gateway-api-listenerset=true, '--feature-gates=ListenerSets=true,ACMEUseARI=true'", leases: "kube-system", configuration: "listenerSets:true"},
+	{name: "newest", version: "v1.21.2", labels: chartLabels + ", app.kubernetes.io/version: v1.21.2", image: "quay.io/jetstack/cert-manager-", leases: "kube-system", configuration: "renewalInformation:false"},
+}
+
+// The facts of each installation are right, and all of them are covered. Nothing is changed.
+func TestInstallations(t *testing.T) {
+	w := newWorld(t, "cert-manager")
+	for _, account := range []string{"cert-manager", "cert-manager-cainjector", "cert-manager-webhook"} {
+		w.create("{apiVersion: v1, kind: ServiceAccount, metadata: {name: " + account + ", namespace: cert-manager}}")
+	}
+	for _, in := range installations {
+		t.Run(in.name, func(t *testing.T) {
+			for component, args := range map[string]string{
+				"controller": "--v=2, '--cluster-resource-namespace=$(POD_NAMESPACE)', --leader-election-namespace=kube-system, " + in.controller, "cainjector": "--v=2, --leader-election-namespace=" + in.leases, "webhook": "--v=2, --secure-port=10250, --dynamic-serving-ca-secret-name=cert-manager-webhook-ca",
+			} {
+				name, label := strings.TrimSuffix("cert-manager-"+component, "-controller"), component
+				if component == "controller" {
+					label = "cert-manager"
+				}
+				tag := ":" + in.version
+				if in.name == "digests" {
+					tag = "@sha256:" + strings.Repeat("0", 64)
+				}
+				w.deploy(fmt.Sprintf(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s, namespace: cert-manager, labels: {%[2]s}, annotations: {%[3]s}}
+spec:
+  replicas: 1
+  template:
+    spec: {serviceAccountName: %[1]s, containers: [{name: c, image: '%[4]s', args: [%[5]s]}]}
+`, name, strings.NewReplacer("COMPONENT", component, "NAME", label).Replace(in.labels), in.annotations, in.image+component+tag, args))
+			}
+			p := w.read()
+			if covered, known := p.Covered(); !covered || !known || len(p.Parts) != 3 {
+				t.Fatalf("not covered:\n%s\n%s\n%+v", texts(p, check.Failed), texts(p, check.NotChecked), p.Parts)
+			}
+			for _, part := range p.Parts {
+				if "v"+part.Version != in.version {
+					t.Errorf("%s has the version %s", part.Name, part.Version)
+				}
+				if namespace, _, leads := strings.Cut(part.Lease, "/"); leads && namespace != in.leases {
+					t.Errorf("%s has the Lease %s", part.Name, part.Lease)
+				}
+			}
+			if got := texts(p, check.Warning); !strings.Contains(got, in.warning) || in.warning == "" && got != "" {
+				t.Errorf("warnings:\n%s", got)
+			}
+			if got := fmt.Sprint(p.Configuration); !strings.Contains(got, in.configuration) {
+				t.Errorf("the configuration lacks %s: %s", in.configuration, got)
+			}
+		})
+	}
+	if len(w.deleted) > 0 || w.get(&corev1.Namespace{}, "", "certplane-system") && w.get(&corev1.ConfigMap{}, "certplane-system", "certplane-adopt-cert-manager") {
+		t.Errorf("something was changed: %q", w.deleted)
+	}
+}
+
 // The settings of trust-manager are in the configuration, and what must be done by hand is listed.
 func TestReadTrustManager(t *testing.T) {
 	w := newWorld(t, "trust-manager")
@@ -185,6 +288,52 @@ func TestReadTrustManager(t *testing.T) {
 	}
 }
 
+// The targets of Bundles are compared: one that is written again is listed, and a Bundle that is
+// not synced.
+func TestTargets(t *testing.T) {
+	w := newWorld(t, "trust-manager")
+	w.deploy(strings.ReplaceAll(part("trust-manager", "trust-manager", "v0.24.0", ""), "quay.io/jetstack/cert-manager-trust-manager", "quay.io/jetstack/trust-manager"))
+	w.create("{apiVersion: v1, kind: ServiceAccount, metadata: {name: trust-manager, namespace: cert-manager}}")
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "root", apitest.NewKey(t), time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle := func(name, source, key string) *unstructured.Unstructured {
+		return w.object(fmt.Sprintf(`
+apiVersion: trust.cert-manager.io/v1alpha1
+kind: Bundle
+metadata: {name: %s}
+spec: {sources: [%s], target: {configMap: {key: %s}}}
+`, name, source, key))
+	}
+	good := fmt.Sprintf("{inLine: %q}", pki.EncodeCertificates(root.Certificate()))
+	for _, b := range []*unstructured.Unstructured{bundle("good", good, "ca.crt"), bundle("bad", "{configMap: {name: none, key: none}}", "ca.crt")} {
+		if err := w.api.Create(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apitest.Eventually(t, "the target is written", func() bool { return w.get(&corev1.ConfigMap{}, "default", "good") })
+	before := w.write()
+	if got := texts(w.read(), check.Warning); !strings.Contains(got, "Bundle bad is not synced") || strings.Contains(got, "Bundle good") {
+		t.Errorf("warnings:\n%s", got)
+	}
+	verified := func() string {
+		report, err := adopt.Verify(t.Context(), w.config, before)
+		if err != nil || report.Count[check.Failed] > 0 {
+			t.Fatalf("verified: %v\n%s", err, report.Text())
+		}
+		return report.Text()
+	}
+	if text := verified(); strings.Contains(text, "has changed") {
+		t.Errorf("verified:\n%s", text)
+	}
+	changed := bundle("good", good, "other.crt")
+	if err := w.api.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(changed), client.FieldOwner("test"), client.ForceOwnership); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Eventually(t, "the target is listed", func() bool { return strings.Contains(verified(), "ConfigMap default/good has changed, or is gone") })
+}
+
 // Each of these is found, and not covered.
 func TestNotCovered(t *testing.T) {
 	w := withCertManager(t, "v1.12.0", "--namespace=team, --leader-elect=false, --unknown=x, --feature-gates=Secret=true")
@@ -196,13 +345,23 @@ spec:
   matchConstraints: {resourceRules: [{apiGroups: [none.example.com], apiVersions: [v1], resources: [x], operations: [CREATE]}]}
   validations: [{expression: "request.userInfo.username == 'system:serviceaccount:cert-manager:cert-manager'"}]
 `)
+	w.create(`
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata: {name: root, namespace: default}
+spec: {isCA: true, secretName: root, commonName: root, issuerRef: {name: self}}
+`)
 	sa := &corev1.ServiceAccount{}
 	w.get(sa, "cert-manager", "cert-manager")
 	sa.Annotations = map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/dns"}
 	if err := w.api.Update(t.Context(), sa); err != nil {
 		t.Fatal(err)
 	}
-	got := texts(w.read(), check.Failed)
+	p := w.read()
+	if got := texts(p, check.Warning); !strings.Contains(got, "keeps keys at renewal unless a rotationPolicy is set, and certplane makes new ones: default/root. CAs: default/root") {
+		t.Errorf("the CA without a rotationPolicy is not listed:\n%s", got)
+	}
+	got := texts(p, check.Failed)
 	for _, want := range []string{
 		"version \"1.12.0\" is too old", "the namespace team only", "elects no leader", "--unknown of the controller is unknown", "feature gate Secret is unknown",
 		"ValidatingAdmissionPolicy only-cert-manager names the account", "AWS trusts the account",
@@ -289,11 +448,23 @@ func TestWouldIssue(t *testing.T) {
 		w.get(crt, "default", "web-3")
 		return crt.Status.Revision != nil && *crt.Status.Revision == 2
 	})
+	stored := &corev1.Secret{}
+	w.get(stored, "default", "store")
+	stored.Data[cmv1.PKCS12SecretKey] = []byte("another")
+	if err := w.api.Update(t.Context(), stored); err != nil { // the controller writes another one
+		t.Fatal(err)
+	}
 	report, err := adopt.Verify(t.Context(), w.config, before)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := report.Text(); !strings.Contains(text, "Certificate default/web-3 has a new key") || report.Count[check.Failed] != 1 {
+	text := report.Text()
+	for _, want := range []string{"Certificate default/web-3 has a new key", "the keystore keystore.p12 of Certificate default/store was written again"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("not found: %s in\n%s", want, text)
+		}
+	}
+	if report.Count[check.Failed] != 1 {
 		t.Errorf("verified:\n%s", text)
 	}
 }
@@ -411,8 +582,14 @@ func TestRunAndBack(t *testing.T) {
 	if w.get(&admissionregistrationv1.ValidatingWebhookConfiguration{}, "", "cert-manager-webhook") || w.get(&appsv1.Deployment{}, "cert-manager", "cert-manager-webhook") {
 		t.Error("the webhook of cert-manager is left")
 	}
+	at := func(part string) int {
+		return slices.IndexFunc(w.deleted, func(path string) bool { return strings.HasSuffix(path, part) })
+	}
+	if configuration, pods := at("/validatingwebhookconfigurations/cert-manager-webhook"), at("/deployments/cert-manager-webhook"); configuration < 0 || pods < configuration {
+		t.Errorf("the webhook has no pods while its configuration is there: it deletes %q", w.deleted)
+	}
 	report, err := adopt.Verify(t.Context(), w.config, before)
-	if err != nil || report.Count[check.Failed] > 0 || !strings.Contains(report.Text(), "5 Certificates unchanged") {
+	if err != nil || report.Count[check.Failed] > 0 || !strings.Contains(report.Text(), "6 Certificates unchanged") {
 		t.Errorf("verified: %v\n%s", err, report.Text())
 	}
 	if w.slept < 20*time.Minute {

@@ -2,6 +2,8 @@ package adopt
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,8 +29,17 @@ type Before struct {
 	Time    metav1.Time `json:"time"`
 	// Certificates are the fingerprints of Certificates, by NAMESPACE/NAME.
 	Certificates map[string]Fingerprint `json:"certificates"`
-	// Objects are digests of injected CAs, by kind and name.
+	// Objects are digests of injected CAs or of the targets of Bundles, by kind and name.
 	Objects map[string]string `json:"objects"`
+}
+
+// digest returns the SHA-256 digest of parts, in hexadecimal.
+func digest(parts ...[]byte) string {
+	hash := sha256.New()
+	for _, part := range parts {
+		hash.Write(part)
+	}
+	return hex.EncodeToString(hash.Sum(nil))
 }
 
 // Fingerprint identifies the certificate of a Certificate.
@@ -36,15 +47,17 @@ type Fingerprint struct {
 	Secret string `json:"secret"`
 	// Leaf and Key are SHA-256 digests of the certificate and of its public key; empty if the
 	// Secret contains none.
-	Leaf     string `json:"leaf,omitempty"`
-	Key      string `json:"key,omitempty"`
-	Revision int    `json:"revision"`
+	Leaf string `json:"leaf,omitempty"`
+	Key  string `json:"key,omitempty"`
+	// Keystores are digests of the keystores, by their keys in the Secret.
+	Keystores map[string]string `json:"keystores,omitempty"`
+	Revision  int               `json:"revision"`
 	// RenewalTime is when the certificate is due for renewal.
 	RenewalTime *metav1.Time `json:"renewalTime,omitempty"`
 }
 
 func fingerprint(crt *cmv1.Certificate, s *corev1.Secret) Fingerprint {
-	f := Fingerprint{Secret: crt.Spec.SecretName, Revision: ptr.Deref(crt.Status.Revision, 0), RenewalTime: crt.Status.RenewalTime}
+	f := Fingerprint{Secret: crt.Spec.SecretName, Keystores: map[string]string{}, Revision: ptr.Deref(crt.Status.Revision, 0), RenewalTime: crt.Status.RenewalTime}
 	if s == nil {
 		return f
 	}
@@ -53,6 +66,11 @@ func fingerprint(crt *cmv1.Certificate, s *corev1.Secret) Fingerprint {
 	}
 	if key, err := pki.ParsePrivateKey(s.Data[corev1.TLSPrivateKeyKey]); err == nil {
 		f.Key = pki.KeyFingerprint(key.Public())
+	}
+	for _, at := range []string{cmv1.JKSSecretKey, cmv1.JKSTruststoreKey, cmv1.PKCS12SecretKey, cmv1.PKCS12TruststoreKey} {
+		if store := s.Data[at]; len(store) > 0 {
+			f.Keystores[at] = digest(store)
+		}
 	}
 	return f
 }
@@ -80,9 +98,12 @@ func Verify(ctx context.Context, cfg Config, file string) (check.Report, error) 
 
 func (m *reader) verify(ctx context.Context, before Before) (check.Report, error) {
 	// The program may be gone by now: only what is compared is read.
-	p := &Plan{Report: check.NewReport(), Configuration: map[string]any{}, Parts: []Part{{Name: "cainjector"}}}
-	if err := errors.Join(m.readCertificates(ctx, p), m.wouldInject(ctx, p)); err != nil {
-		return p.Report, err
+	p := m.newPlan()
+	p.Parts = []Part{{Name: "cainjector"}}
+	for _, look := range m.comparisons() {
+		if err := look(ctx, p); err != nil {
+			return p.Report, err
+		}
 	}
 	now := p.before
 	verdict := &Plan{Report: check.NewReport()}
@@ -96,6 +117,11 @@ func (m *reader) verify(ctx context.Context, before Before) (check.Report, error
 			verdict.fail(topicCertificates, fmt.Sprintf("Certificate %s does not exist any more", name))
 		case is.Leaf == was.Leaf && is.Key == was.Key:
 			same++
+			for _, at := range slices.Sorted(maps.Keys(was.Keystores)) {
+				if is.Keystores[at] != was.Keystores[at] {
+					verdict.warn(topicCertificates, fmt.Sprintf("the keystore %s of Certificate %s was written again, or is gone; its key and certificate are the same", at, name))
+				}
+			}
 		case wasDue:
 			due++
 		case is.Key != was.Key:
@@ -108,12 +134,12 @@ func (m *reader) verify(ctx context.Context, before Before) (check.Report, error
 	same = 0
 	for _, name := range slices.Sorted(maps.Keys(before.Objects)) {
 		if now.Objects[name] != before.Objects[name] {
-			verdict.warn(topicInjection, name+" has another CA, or is gone")
+			verdict.warn(topicObjects, name+" has changed, or is gone")
 			continue
 		}
 		same++
 	}
-	verdict.ok(topicInjection, "%s unchanged", print.Number(same, "object"))
+	verdict.ok(topicObjects, "%s unchanged", print.Number(same, "object"))
 	for _, c := range p.Checks {
 		if c.Result == check.NotChecked {
 			verdict.Add(c.Topic, c)

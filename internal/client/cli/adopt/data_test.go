@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -150,6 +151,37 @@ func TestEveryChartValue(t *testing.T) {
 	}
 	if found < 200 {
 		t.Errorf("the schema has only %d values", found)
+	}
+}
+
+// Each flag that cert-manager's chart sets, and each flag of its webhook, is listed.
+func TestEveryFlag(t *testing.T) {
+	m := newReader(t, "cert-manager")
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for file, part := range map[string]string{
+		"deploy/charts/cert-manager/templates/deployment.yaml": "controller", "deploy/charts/cert-manager/templates/cainjector-deployment.yaml": "cainjector",
+		"deploy/charts/cert-manager/templates/webhook-deployment.yaml": "webhook", "pkg/webhook/options/options.go": "webhook",
+	} {
+		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile(`- --([a-z0-9-]+)|fs\.\w+\(&[^,]+, "([a-z0-9-]+)"`).FindAllStringSubmatch(string(text), -1) {
+			flag := match[1] + match[2]
+			found++
+			p := &Plan{Report: check.NewReport(), Configuration: map[string]any{}}
+			s := Setting{Part: part, Name: flag, Value: "1", row: m.rowOf(part, func(r row) bool { return r.Flag == flag })}
+			if m.mapSetting(p, flag, s); p.Settings[0].Text == "unknown to certplane" {
+				t.Errorf("the flag %s of the %s has no row in data.yaml", flag, part)
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("there are only %d flags", found)
 	}
 }
 

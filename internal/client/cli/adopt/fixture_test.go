@@ -36,6 +36,7 @@ type world struct {
 
 	mu      sync.Mutex
 	objects map[string]map[string]any // by URL path
+	deleted []string                  // URL paths, in order
 	// changed is called after a change of a Deployment, as its controller would.
 	changed func(path string, replicas int64)
 	slept   time.Duration
@@ -47,7 +48,7 @@ func newWorld(t *testing.T, program string) *world {
 	w := &world{t: t, objects: map[string]map[string]any{}, changed: func(string, int64) {}, sleep: func() error { return nil }}
 	target := apitest.Start(t).Admin(t)
 	w.config = adopt.Config{
-		Program: program, Client: w.inFront(target), Out: &w.out, Now: time.Now,
+		Program: program, Client: w.inFront(target), Out: &w.out, Watch: adopt.Watching, Now: time.Now,
 		Line: func(words ...string) string { return "certplane " + strings.Join(words, " ") },
 		Ask:  func(string) (bool, error) { return true, nil },
 		Sleep: func(_ context.Context, d time.Duration) error {
@@ -83,6 +84,11 @@ func (w *world) inFront(server *rest.Config) *rest.Config {
 	}
 	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			w.mu.Lock()
+			w.deleted = append(w.deleted, r.URL.Path)
+			w.mu.Unlock()
+		}
 		if strings.HasPrefix(r.URL.Path, "/apis/apps/v1") || strings.HasPrefix(r.URL.Path, "/apis/policy/v1") {
 			w.serve(rw, r)
 			return

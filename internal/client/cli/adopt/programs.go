@@ -108,7 +108,10 @@ func (m *reader) findParts(ctx context.Context, p *Plan) error {
 		for i := range all.Items {
 			d := &all.Items[i]
 			pod := &d.Spec.Template
-			byLabel := of.Component != "" && d.Labels["app.kubernetes.io/instance"] == m.Name && d.Labels["app.kubernetes.io/component"] == of.Component
+			byLabel := of.Component != "" && d.Labels["app.kubernetes.io/component"] == of.Component && m.owns(d)
+			if controller := p.part("controller"); controller != nil {
+				byLabel = byLabel && d.Labels[instanceLabel] == controller.found.Labels[instanceLabel]
+			}
 			at := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool {
 				image, _, _ := strings.Cut(c.Image, "@")
 				image, _, _ = strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")

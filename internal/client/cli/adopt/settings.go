@@ -322,6 +322,11 @@ func (m *reader) mapGates(p *Plan) {
 	if gates["ExperimentalCertificateSigningRequestControllers"] == "true" {
 		p.add("controllers", rights.AnswerCSRs.Name)
 	}
+	if gates["ExperimentalGatewayAPISupport"] == "true" && older(controller.Version, "1.15.0") { // since then, a flag enables it
+		p.add("controllers", rights.ShimGateways.Name)
+		p.set("certManager.gatewayShim.listenerSets", false)
+		p.set("acme.http01.cluster.enableGatewayAPI", true)
+	}
 	if gates["ListenerSets"] == "true" && p.chooses(rights.ShimGateways.Name) {
 		p.set("certManager.gatewayShim.listenerSets", true)
 	}

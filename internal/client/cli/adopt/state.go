@@ -194,12 +194,14 @@ func Back(ctx context.Context, cfg Config) error {
 		})
 	})
 	hooks, others := split(surplus)
-	pods := slices.IndexFunc(others, func(o *unstructured.Unstructured) bool { return o.GetKind() == deploymentKind.Kind })
-	if pods >= 0 {
-		hooks = append(hooks, others[pods])
-	}
-	if err := m.remove(ctx, hooks...); err != nil { // webhooks, then pods, which release the leases
+	if err := m.unplug(ctx, hooks...); err != nil {
 		return err
+	}
+	isPods := func(o *unstructured.Unstructured) bool { return o.GetKind() == deploymentKind.Kind }
+	if at := slices.IndexFunc(others, isPods); at >= 0 { // its pods release the leases
+		if err := m.remove(ctx, others[at]); err != nil {
+			return err
+		}
 	}
 	if err := m.apply(ctx, former...); err != nil {
 		return err

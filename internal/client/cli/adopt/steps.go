@@ -31,8 +31,11 @@ const (
 	pollEvery = 2 * time.Second
 	patience  = 5 * time.Minute  // for pods that start, and for the lease of a leader that was killed
 	settling  = time.Minute      // programs that keep objects put them back sooner
-	watching  = 10 * time.Minute // certplane works, and the old webhook can still answer
+	noticing  = 10 * time.Second // each API server learns that a webhook configuration is deleted
 )
+
+// Watching is the default of Config.Watch.
+const Watching = 10 * time.Minute
 
 // mover takes the steps of a move.
 type mover struct{ *reader }
@@ -52,7 +55,7 @@ var steps = []step{
 	{"install certplane, which waits for the leases", nil, (*mover).install},
 	{"compare again, with certplane installed", nil, (*mover).compare},
 	{"stop its controllers: certplane takes the leases", (*mover).isStopped, (*mover).stop},
-	{"watch certplane for ten minutes, and verify", nil, (*mover).watch},
+	{"watch certplane, and verify", nil, (*mover).watch},
 	{"remove its webhook", (*mover).isUnhooked, (*mover).unhook},
 	{"uninstall the rest, and keep the definitions", (*mover).isGone, (*mover).uninstall},
 }
@@ -365,7 +368,7 @@ func (m *mover) scale(ctx context.Context, part Part, replicas int32) error {
 }
 
 func (m *mover) watch(ctx context.Context, s *state) error {
-	for waited := time.Duration(0); waited <= watching; waited += settling {
+	for waited := time.Duration(0); ; waited += settling {
 		m.now = m.Now()
 		if leads, err := m.lead(ctx, s, true); err != nil {
 			return err
@@ -381,11 +384,13 @@ func (m *mover) watch(ctx context.Context, s *state) error {
 				return errors.New(c.Text)
 			}
 		}
+		if waited >= m.Watch {
+			return nil
+		}
 		if err := m.Sleep(ctx, settling); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 // webhooks returns the webhook configurations of the program.
@@ -417,7 +422,15 @@ func (m *mover) deleteWebhooks(ctx context.Context, s *state) error {
 	if err := m.save(ctx, s); err != nil {
 		return err
 	}
-	return m.remove(ctx, found...)
+	return m.unplug(ctx, found...)
+}
+
+// unplug deletes webhook configurations, and returns when no API server calls them any more.
+func (m *mover) unplug(ctx context.Context, hooks ...*unstructured.Unstructured) error {
+	if err := m.remove(ctx, hooks...); err != nil {
+		return err
+	}
+	return m.Sleep(ctx, noticing)
 }
 
 func (m *mover) isUnhooked(ctx context.Context, s *state) (bool, error) {
@@ -492,10 +505,15 @@ func (m *mover) uninstall(ctx context.Context, s *state) error {
 	return m.webhooksAnswer(ctx)
 }
 
-// uninstallLine returns the command that uninstalls the program.
+// uninstallLine returns the command that uninstalls the program. Another program can give its
+// instance label to objects of others, too.
 func (m *mover) uninstallLine(s *state) string {
-	if s.Release != "" {
+	switch {
+	case s.Release != "":
 		return print.CommandLine("helm", "uninstall", "--namespace", s.Parts[0].Namespace, s.Release)
+	case s.Instance == "" || s.Keeper != "":
+		return "# uninstall it with " + cmp.Or(s.Keeper, "the tool that has installed it") + ", and keep the definitions"
 	}
-	return m.Line("kubectl", "delete", "deployment,service,serviceaccount,configmap,role,rolebinding,clusterrole,clusterrolebinding", "--all-namespaces", "--selector", instanceLabel+"="+s.Instance)
+	selector := fmt.Sprintf("%s=%s,%s in (%s)", instanceLabel, s.Instance, nameLabel, strings.Join(m.labelNames(), ","))
+	return m.Line("kubectl", "delete", "deployment,service,serviceaccount,configmap,role,rolebinding,clusterrole,clusterrolebinding", "--all-namespaces", "--selector", selector)
 }

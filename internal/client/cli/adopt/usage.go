@@ -142,7 +142,7 @@ func (m *reader) trusted(ctx context.Context, p *Plan) error {
 			return err
 		}
 		for _, b := range all {
-			if !slices.Contains(b.Subjects, account) || m.owns(controller.found.Labels[instanceLabel], b) {
+			if !slices.Contains(b.Subjects, account) || m.owns(b) && b.Labels[instanceLabel] == controller.found.Labels[instanceLabel] {
 				continue
 			}
 			t := Trusted{Kind: kind, Namespace: b.Namespace, Name: b.Name, Role: b.RoleRef.Kind + " " + b.RoleRef.Name, Accounts: []string{}}
@@ -183,15 +183,19 @@ func (m *reader) trusted(ctx context.Context, p *Plan) error {
 
 const instanceLabel, nameLabel = "app.kubernetes.io/instance", "app.kubernetes.io/name"
 
+// labelNames are the values of nameLabel that its installation gives to the program's objects.
+func (m *reader) labelNames() []string {
+	names := []string{m.Name}
+	for _, of := range m.Parts[1:] {
+		names = append(names, of.Component)
+	}
+	return names
+}
+
 // owns reports whether the program itself has installed an object: it has the labels of its
 // installation.
-func (m *reader) owns(instance string, o metav1.Object) bool {
-	name := o.GetLabels()[nameLabel]
-	isPart := name == m.Name
-	for _, of := range m.Parts {
-		isPart = isPart || of.Component != "" && name == of.Component
-	}
-	return isPart && instance != "" && o.GetLabels()[instanceLabel] == instance
+func (m *reader) owns(o metav1.Object) bool {
+	return slices.Contains(m.labelNames(), o.GetLabels()[nameLabel]) && o.GetLabels()[instanceLabel] != ""
 }
 
 // mentions finds policies and clouds that trust the account of the controller by name: these are

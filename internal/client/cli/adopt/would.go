@@ -2,9 +2,9 @@ package adopt
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -13,12 +13,15 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/certplane/certplane/internal/api/trustmanager"
 	"github.com/certplane/certplane/internal/client/cli/print"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/injection"
@@ -32,6 +35,8 @@ const (
 	topicCertificates = "Certificates"
 	topicShims        = "Ingresses and Gateways"
 	topicInjection    = "Injected CAs"
+	topicBundles      = "Bundles"
+	topicObjects      = "Injected CAs and targets"
 	// readers is how many Secrets are read at the same time.
 	readers = 16
 )
@@ -39,10 +44,6 @@ const (
 // readCertificates reads the Certificates and their Secrets, takes fingerprints, and runs the
 // decisions of the controller certificates on them.
 func (m *reader) readCertificates(ctx context.Context, p *Plan) (err error) {
-	p.before = Before{Program: m.Name, Time: metav1.NewTime(m.now), Certificates: map[string]Fingerprint{}, Objects: map[string]string{}}
-	if m.Name != "cert-manager" {
-		return nil
-	}
 	if p.crts, err = listAs[cmv1.Certificate](ctx, m, p, topicCertificates, cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind).GroupKind()); err != nil {
 		return err
 	}
@@ -274,14 +275,13 @@ func (m *reader) wouldInject(ctx context.Context, p *Plan) error {
 				continue
 			}
 			fields, _ := kind.Fields(objects[i].Object)
-			changed, digest := false, sha256.New()
+			changed, cas := false, [][]byte(nil)
 			for _, field := range fields {
-				bundle := field.Bundle()
-				digest.Write(bundle)
-				_, differs, _ := injection.Merge(bundle, certs, m.now)
+				cas = append(cas, field.Bundle())
+				_, differs, _ := injection.Merge(field.Bundle(), certs, m.now)
 				changed = changed || differs
 			}
-			p.before.Objects[name] = hex.EncodeToString(digest.Sum(nil))
+			p.before.Objects[name] = digest(cas...)
 			if !changed {
 				same++
 				continue
@@ -291,6 +291,42 @@ func (m *reader) wouldInject(ctx context.Context, p *Plan) error {
 		}
 	}
 	p.ok(topicInjection, "%s have their CA", print.Number(same, "object"))
+	return nil
+}
+
+// targets looks at Bundles, and takes digests of the ConfigMaps and Secrets that they write.
+// certplane leaves targets as they are that trust-manager has written for the present Bundle.
+func (m *reader) targets(ctx context.Context, p *Plan) error {
+	bundles, err := listAs[trustmanager.Bundle](ctx, m, p, topicBundles, trustmanager.GroupVersion.WithKind(trustmanager.Kind).GroupKind())
+	if err != nil {
+		return err
+	}
+	for _, b := range bundles {
+		synced := meta.FindStatusCondition(b.Status.Conditions, trustmanager.ConditionSynced)
+		if synced == nil || synced.Status != metav1.ConditionTrue || synced.ObservedGeneration != b.Generation {
+			p.warn(topicBundles, fmt.Sprintf("Bundle %s is not synced: certplane writes its targets, unless they cannot be written", b.Name), m.Line("kubectl", "describe", "bundle", b.Name))
+		}
+	}
+	configMaps, secrets := &corev1.ConfigMapList{}, &corev1.SecretList{}
+	err = errors.Join(m.api.List(ctx, configMaps, client.HasLabels{trustmanager.BundleLabel}), m.api.List(ctx, secrets, client.HasLabels{trustmanager.BundleLabel}))
+	if skip, err := p.unread(topicBundles, "ConfigMaps and Secrets with the label "+trustmanager.BundleLabel, err); err != nil || skip {
+		return err
+	}
+	for _, o := range configMaps.Items {
+		content, err := json.Marshal([]any{o.Data, o.BinaryData})
+		if err != nil {
+			return fmt.Errorf("reading ConfigMap %s: %w", nameOf(&o), err)
+		}
+		p.before.Objects["ConfigMap "+nameOf(&o)] = digest(content)
+	}
+	for _, o := range secrets.Items {
+		content, err := json.Marshal(o.Data)
+		if err != nil {
+			return fmt.Errorf("reading Secret %s: %w", nameOf(&o), err)
+		}
+		p.before.Objects["Secret "+nameOf(&o)] = digest(content)
+	}
+	p.ok(topicBundles, "%s with %s", print.Number(len(bundles), "Bundle"), print.Number(len(p.before.Objects), "target"))
 	return nil
 }
 

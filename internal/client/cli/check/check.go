@@ -99,6 +99,7 @@ var topics = []topic{
 	{"Signers", signers},
 	{"Issuers", issuers},
 	{"Trust bundles", trustBundles},
+	{"Trust bundles", joinedBundles},
 	{"ACME server", acmeEndpoints},
 	{"Requests", requests},
 	{"Certificates", certificates},

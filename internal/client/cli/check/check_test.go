@@ -152,6 +152,41 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
+// A bundle whose source is missing is found, and forgotten once it is there.
+func TestJoinedBundles(t *testing.T) {
+	w := world{apitest.Start(t)}
+	api, err := explain.Connect(w.Admin(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := map[string]any{"configMap": map[string]any{"name": "roots", "key": "ca.crt"}}
+	for apiVersion, kind := range map[string]string{"certplane.dev/v1alpha1": "TrustBundle", "trust.cert-manager.io/v1alpha1": "Bundle"} {
+		bundle := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": strings.ToLower(kind)}, // also the name of its target
+			"spec": map[string]any{"sources": []any{source}, "target": map[string]any{"configMap": map[string]any{"key": "ca.crt"}}},
+		}}
+		if kind == "TrustBundle" {
+			bundle.SetNamespace("default")
+		}
+		if err := api.Create(t.Context(), bundle); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := w.eventually(t, 0, "Trust bundles", check.Failed, "TrustBundle default/trustbundle: not synced: spec.sources[0]: ")
+	if got := strings.Join(found.Next, ""); got != "certplane kubectl describe trustbundles.certplane.dev trustbundle -n default" {
+		t.Errorf("what to do: %q", got)
+	}
+	w.eventually(t, 0, "Trust bundles", check.Failed, "Bundle bundle: not synced: Bundle source was not found: ")
+	admin := apitest.Client(t, w.Admin(t))
+	for _, namespace := range []string{"default", "cert-manager"} {
+		roots := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "roots"}, Data: map[string]string{"ca.crt": string(pki.EncodeCertificates(w.ClientRoot(t)))}}
+		if _, err := admin.CoreV1().ConfigMaps(namespace).Create(t.Context(), roots, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.eventually(t, 0, "Trust bundles", check.OK, "2 bundles are in sync with the sources")
+}
+
 // A Certificate whose owner has lost its annotation is renewed for no one. The annotations are
 // those that the settings of the controllers name, and those of the Gateway of a ListenerSet.
 func TestUnrequested(t *testing.T) {

@@ -2,9 +2,7 @@ package check
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,9 +13,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/client/cli/print"
-	"github.com/certplane/certplane/internal/client/cli/trust"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
@@ -42,7 +38,7 @@ func signers(ctx context.Context, c *checker) []Check {
 		signer := &list.Items[i]
 		name := fmt.Sprintf("Signer %s (%s)", signer.Name, signer.Spec.SignerName)
 		explain := c.Line("explain", "signer", signer.Name)
-		check := c.notReady(signer, signer.Status.Conditions)
+		check := c.not(v1alpha1.Ready, signer, signer.Status.Conditions)
 		if ca := signer.Status.CA; ca != nil {
 			if result := c.ending(ca.NotBefore.Time, ca.NotAfter.Time); severity(result) > severity(check.Result) || result == Failed {
 				check = Check{Result: result, Text: "its CA " + c.until(ca.NotAfter.Time), cause: causeOfCA(signer.Spec.SignerName), isCause: true}
@@ -67,16 +63,16 @@ func are(n int, thing string) string {
 // causeOfCA names the CA of a signer as a cause.
 func causeOfCA(signerName string) string { return "CA of " + signerName }
 
-// notReady returns the check of whether an object is ready.
-func (c *checker) notReady(object metav1.Object, conditions []metav1.Condition) Check {
-	condition := meta.FindStatusCondition(conditions, v1alpha1.Ready)
+// not returns the check of whether a condition of an object is true.
+func (c *checker) not(kind string, object metav1.Object, conditions []metav1.Condition) Check {
+	condition := meta.FindStatusCondition(conditions, kind)
 	switch {
 	case condition == nil:
 		return c.untouched(object)
 	case condition.Status == metav1.ConditionTrue:
 		return Check{Result: OK}
 	}
-	return Check{Result: Failed, Text: "not ready: " + condition.Message}
+	return Check{Result: Failed, Text: "not " + strings.ToLower(kind) + ": " + condition.Message}
 }
 
 // untouched returns the check of an object that no controller has processed.
@@ -155,53 +151,10 @@ func acmeEndpoints(ctx context.Context, c *checker) []Check {
 // acmeEndpoint checks whether an endpoint is ready, and whether the server obtains its
 // next certificate.
 func (c *checker) acmeEndpoint(endpoint *v1alpha1.AcmeEndpoint) Check {
-	check := c.notReady(endpoint, endpoint.Status.Conditions)
+	check := c.not(v1alpha1.Ready, endpoint, endpoint.Status.Conditions)
 	waits := meta.FindStatusCondition(endpoint.Status.Conditions, v1alpha1.AcmeCertificateWaits)
 	if check.Result == OK && waits != nil && c.now.Sub(waits.LastTransitionTime.Time) >= settling {
 		return Check{Result: Warning, Text: waits.Message}
 	}
 	return check
-}
-
-// trustBundles checks the roots of signers. An expired root matters only if its signer
-// has no other one.
-func trustBundles(ctx context.Context, c *checker) []Check {
-	const what = "clustertrustbundles.certificates.k8s.io"
-	bundles, err := trust.List(ctx, c.api, "")
-	if errors.Is(err, certmanager.ErrNoResource) || served.IsMissing(err) {
-		return nil
-	}
-	if err != nil {
-		return unread(what, err)
-	}
-	var bad []Check
-	lasts := map[string]Result{} // the best result among the roots of each signer
-	for i := range bundles {
-		bundle := &bundles[i]
-		roots, err := trust.Roots(bundles[i : i+1])
-		if err != nil {
-			bad = append(bad, Check{Result: Failed, Text: err.Error()})
-			continue
-		}
-		for _, root := range roots {
-			result := c.ending(root.NotBefore, root.NotAfter)
-			if result == Failed {
-				bad = append(bad, Check{Result: Warning, Text: fmt.Sprintf("ClusterTrustBundle %s: the root %s %s", bundle.Name, root.Subject, c.until(root.NotAfter)), cause: causeOfCA(bundle.Spec.SignerName)})
-			}
-			if best, known := lasts[bundle.Spec.SignerName]; !known || severity(result) < severity(best) {
-				lasts[bundle.Spec.SignerName] = result
-			}
-		}
-	}
-	for signer, best := range lasts {
-		if best != OK && signer != "" {
-			text := fmt.Sprintf("all roots of %s expire soon", signer)
-			if best == Failed {
-				text = fmt.Sprintf("all roots of %s have expired", signer)
-			}
-			bad = append(bad, Check{Result: best, Text: text, Next: []string{c.Line("trust", signer, "-o", "table")}, cause: causeOfCA(signer)})
-		}
-	}
-	slices.SortStableFunc(bad, func(a, b Check) int { return strings.Compare(a.Text, b.Text) })
-	return summed(bad, "the roots of %s are valid", print.Number(len(lasts), "signer"))
 }

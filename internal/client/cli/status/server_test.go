@@ -189,13 +189,13 @@ func TestReport(t *testing.T) {
 func (w world) approve(t *testing.T, name string) {
 	t.Helper()
 	cr := &cmv1.CertificateRequest{}
-	if err := w.admin.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, cr); err != nil {
-		t.Fatal(err)
-	}
-	certmanager.SetRequestCondition(cr, cmv1.CertificateRequestConditionApproved, cmmeta.ConditionTrue, "Test", "test", metav1.Now())
-	if err := w.admin.Status().Update(t.Context(), cr); err != nil {
-		t.Fatal(err)
-	}
+	apitest.Eventually(t, name+" is approved", func() bool { // controllers write it, too
+		if err := w.admin.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, cr); err != nil {
+			t.Fatal(err)
+		}
+		certmanager.SetRequestCondition(cr, cmv1.CertificateRequestConditionApproved, cmmeta.ConditionTrue, "Test", "test", metav1.Now())
+		return w.admin.Status().Update(t.Context(), cr) == nil
+	})
 }
 
 // The status says what is missing, and what to do about it.

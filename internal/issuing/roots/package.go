@@ -1,4 +1,4 @@
-package bundles
+package roots
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/policy/truststore"
 	"github.com/certplane/certplane/internal/process/filewatch"
@@ -19,17 +20,23 @@ import (
 // caPackage is a package of public CAs in trust-manager's format. Bundle is PEM.
 type caPackage struct{ Name, Version, Bundle string }
 
-// id identifies the content in the status of Bundles.
-func (p caPackage) id() string {
-	digest := sha256.Sum256([]byte(p.Bundle))
-	return fmt.Sprintf("%s-%s-%x", p.Name, p.Version, digest[:8])
+// Current returns the identity of the content as in the status of Bundles, and the CAs in PEM.
+func (p *Package) Current() (id, pem string) {
+	now := p.now.Load()
+	digest := sha256.Sum256([]byte(now.Bundle))
+	return fmt.Sprintf("%s-%s-%x", now.Name, now.Version, digest[:8]), now.Bundle
 }
+
+// Run follows the file until ctx ends.
+func (p *Package) Run(ctx context.Context, now clock.WithTicker) { p.files.Run(ctx, now, lookEvery) }
 
 // Package is the package of public CAs in a file. It is safe for concurrent use.
 type Package struct {
-	files   filewatch.Files
-	now     atomic.Pointer[caPackage]
-	changed notify.List[struct{}]
+	// Changed is told of each new content.
+	Changed notify.List[struct{}]
+
+	files filewatch.Files
+	now   atomic.Pointer[caPackage]
 }
 
 // OpenPackage reads a package. Without a path, there is none, and it returns nil.
@@ -38,14 +45,14 @@ func OpenPackage(path string) (*Package, error) {
 		return nil, nil
 	}
 	p := &Package{}
-	p.files = filewatch.Files{Files: []filewatch.File{{Path: path, What: "reading the package of default CAs"}}, Use: p.use, Report: report}
+	p.files = filewatch.Files{Files: []filewatch.File{{Path: path, What: "reading the package of default CAs"}}, Use: p.use, Report: reportPackage}
 	if err := p.files.Open(context.Background()); err != nil {
 		return nil, fmt.Errorf("trustManager.defaultPackage: %w", err)
 	}
 	return p, nil
 }
 
-func report(ctx context.Context, failure error) {
+func reportPackage(ctx context.Context, failure error) {
 	if failure != nil {
 		klog.FromContext(ctx).Error(failure, "A changed package of default CAs is not used")
 	}
@@ -64,6 +71,6 @@ func (p *Package) use(_ context.Context, contents filewatch.Contents) error {
 		return fmt.Errorf("reading the field bundle of the package: %w", err)
 	}
 	p.now.Store(read)
-	p.changed.Tell(struct{}{})
+	p.Changed.Tell(struct{}{})
 	return nil
 }
