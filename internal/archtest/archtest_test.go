@@ -64,7 +64,7 @@ var rules = []rule{
 		forbidden: []string{module, "k8s.io/apiserver/"},
 		unless: []string{
 			module + "internal/issuing", module + "internal/issuing/signer", module + "internal/pki", module + "internal/policy/request",
-			module + "internal/api/certmanager", module + "internal/inprocess/issueoncreate", module + "internal/process/eventtext", module + "internal/process/notify", module + "internal/process/secretwatch", module + "internal/process/worker",
+			module + "internal/api/certmanager", module + "internal/inprocess/issueoncreate", module + "internal/process/eventtext", module + "internal/process/notify", module + "internal/process/changewatch", module + "internal/process/worker",
 			module + "internal/issuing/outcome", module + "internal/policy/requests", // issuing/engine
 			module + "internal/acme", module + "internal/api/rfc8555", module + "internal/policy/order", module + "internal/process/backoff", module + "api/certplane", // issuing/acme
 		},

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/changewatch"
 	"github.com/certplane/certplane/internal/process/worker"
 )
 
@@ -56,7 +56,7 @@ func Join(all ...func(changed func(Reference)) (cancel func())) func(changed fun
 // Run calls changed for each object that has changed, and missed when changes
 // may have been missed. It returns at once; the watches end with ctx.
 func (c Changes) Run(ctx context.Context, changed func(Reference), missed func()) {
-	go c.Secrets.Run(ctx, secretwatch.Listener{
+	go c.Secrets.Run(ctx, changewatch.Listener{
 		Changed: func(secret types.NamespacedName, _ string) { changed(Secret(secret)) }, Missed: missed,
 	})
 	if c.Others != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/changewatch"
 	"github.com/certplane/certplane/internal/process/worker"
 )
 
@@ -88,7 +88,7 @@ type Config struct {
 	// secrets, and the rights that the controller and the types require.
 	Client client.Client
 	// Secrets notifies of changes.
-	Secrets *secretwatch.Watcher
+	Secrets *changewatch.Watcher
 	// Others, if not nil, notifies of changes of Needs that are not API objects, such as a
 	// server that answers again. changed must return quickly.
 	Others func(changed func(Reference)) (cancel func())

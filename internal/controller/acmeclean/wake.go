@@ -66,13 +66,7 @@ func (r *reconciler) ordersOfAccount(ctx context.Context, account client.Object)
 	if err != nil {
 		worker.CannotWake(ctx, err, "Cannot list the AcmeOrders of an account; the controller tries again later")
 	}
-	var all []reconcile.Request
-	for i := range orders {
-		if orders[i].Status.State == v1alpha1.AcmeOrderOpen {
-			all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&orders[i])})
-		}
-	}
-	return all
+	return worker.RequestsOf(orders, func(o *v1alpha1.AcmeOrder) bool { return o.Status.State == v1alpha1.AcmeOrderOpen })
 }
 
 func (r *reconciler) accountsOfKey(ctx context.Context, key client.Object) []reconcile.Request {
@@ -81,11 +75,7 @@ func (r *reconciler) accountsOfKey(ctx context.Context, key client.Object) []rec
 	if err := r.cache.List(ctx, list, client.MatchingFields{byKey: name}, client.UnsafeDisableDeepCopy); err != nil {
 		worker.CannotWake(ctx, err, "Cannot list the AcmeAccounts of an external key; the controller tries again later")
 	}
-	var all []reconcile.Request
-	for i := range list.Items {
-		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return all
+	return worker.RequestsOf[v1alpha1.AcmeAccount](list.Items, nil)
 }
 
 func (r *reconciler) ordersOfKey(ctx context.Context, key client.Object) []reconcile.Request {
@@ -111,11 +101,7 @@ func (r *reconciler) keysOfAccount(ctx context.Context, account client.Object) [
 	if err != nil {
 		worker.CannotWake(ctx, err, "Cannot list the AcmeAccountKeys of an account; the controller tries again later")
 	}
-	var all []reconcile.Request
-	for i := range keys {
-		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&keys[i])})
-	}
-	return all
+	return worker.RequestsOf[v1alpha1.AcmeAccountKey](keys, nil)
 }
 
 // requestOf returns the CertificateSigningRequest of an order.

@@ -94,11 +94,7 @@ func (r *reconciler) allEndpoints(ctx context.Context, _ client.Object) []reconc
 		worker.CannotWake(ctx, err, "Cannot list the AcmeEndpoints that a change may affect; the controller tries again later")
 		return nil
 	}
-	var all []reconcile.Request
-	for i := range list.Items {
-		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return all
+	return worker.RequestsOf[v1alpha1.AcmeEndpoint](list.Items, nil)
 }
 
 // whenServerChanges queues all endpoints after changes of the server.
@@ -122,11 +118,5 @@ func (r *reconciler) keysOfEndpoint(ctx context.Context, endpoint client.Object)
 		worker.CannotWake(ctx, err, "Cannot list the AcmeExternalKeys of an endpoint; the controller tries again later")
 		return nil
 	}
-	var keys []reconcile.Request
-	for i := range list.Items {
-		if list.Items[i].Spec.Endpoint == endpoint.GetName() {
-			keys = append(keys, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return keys
+	return worker.RequestsOf(list.Items, func(key *v1alpha1.AcmeExternalKey) bool { return key.Spec.Endpoint == endpoint.GetName() })
 }

@@ -240,9 +240,5 @@ func (r *reconciler) ordersOf(ctx context.Context, stored client.Object) []recon
 		worker.CannotWake(ctx, err, "Cannot list the AcmeOrder of a request; the controller tries again later")
 		return nil
 	}
-	waiting := r.deleted.denied(stored)
-	for i := range list.Items {
-		waiting = append(waiting, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return waiting
+	return append(r.deleted.denied(stored), worker.RequestsOf[v1alpha1.AcmeOrder](list.Items, nil)...)
 }

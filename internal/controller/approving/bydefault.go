@@ -9,7 +9,6 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,7 +68,7 @@ func AddDefault(mgr ctrl.Manager, cfg DefaultConfig) error {
 	d.rules = rules{takes: func(o client.Object) bool { return requestkind.Undecided(o) }, left: d.left, failed: d.failed}
 	err := mgr.Add(d)
 	if err == nil && cfg.Leases != nil {
-		err = mgr.Add(&otherApprover{DefaultConfig: cfg, told: map[types.NamespacedName]string{}})
+		err = mgr.Add(&otherApprover{DefaultConfig: cfg})
 	}
 	if err != nil {
 		return fmt.Errorf("adding the approver of CertificateRequests: %w", err)

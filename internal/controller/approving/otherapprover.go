@@ -38,9 +38,8 @@ func LeaseCache() cache.Options {
 // otherApprover tells when approver-policy runs in addition to this approver.
 type otherApprover struct {
 	DefaultConfig
-	// told are the holders that were told of, by their Lease. Only the one worker
-	// uses it.
-	told map[types.NamespacedName]string
+	// said are the reported holders, by their Lease.
+	said worker.Said[types.NamespacedName, string]
 }
 
 // Start implements manager.Runnable.
@@ -64,10 +63,9 @@ func (o *otherApprover) Reconcile(ctx context.Context, key reconcile.Request) (r
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	holder := approverpolicy.LeaseHolder(lease, o.Clock.Now())
-	if holder == "" || holder == o.told[key.NamespacedName] {
+	if holder == "" || len(o.said.News(key.NamespacedName, holder)) == 0 {
 		return reconcile.Result{}, nil
 	}
-	o.told[key.NamespacedName] = holder
 	log.FromContext(ctx).Info("approver-policy runs in addition to this approver", "holder", holder)
 	if o.Events != nil {
 		o.Events.Eventf(lease, podOf(lease, holder), corev1.EventTypeWarning, eventOtherApprover, "Approve", "%s", aboutOtherApprover)

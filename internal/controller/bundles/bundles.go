@@ -32,7 +32,7 @@ import (
 	"github.com/certplane/certplane/internal/api/trustmanager"
 	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/issuing/roots"
-	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/changewatch"
 	"github.com/certplane/certplane/internal/process/trusttarget"
 	"github.com/certplane/certplane/internal/process/worker"
 )
@@ -67,7 +67,7 @@ type Config struct {
 	// TrustNamespace is the namespace of the sources. ConfigMaps and Secrets notify of
 	// changes there.
 	TrustNamespace      string
-	ConfigMaps, Secrets *secretwatch.Watcher
+	ConfigMaps, Secrets *changewatch.Watcher
 	// Package is the package of default CAs; nil if there is none.
 	Package  *roots.Package
 	Settings Settings
@@ -220,8 +220,8 @@ func (r *reconciler) followSources(ctx context.Context, queue worker.Queue) erro
 			queue.Add(request)
 		}
 	}
-	follow := func(watcher *secretwatch.Watcher, of func(trustmanager.BundleSource) *trustmanager.ObjectKeys) {
-		watcher.Run(ctx, secretwatch.Listener{
+	follow := func(watcher *changewatch.Watcher, of func(trustmanager.BundleSource) *trustmanager.ObjectKeys) {
+		watcher.Run(ctx, changewatch.Listener{
 			// What a selector selected before is not known, so each change concerns it.
 			Changed: func(changed types.NamespacedName, _ string) {
 				wake(func(s trustmanager.BundleSource) bool {

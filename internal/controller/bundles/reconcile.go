@@ -23,10 +23,6 @@ import (
 	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// refusedPause is the wait after the API has refused a target by validation or a policy, and
-// after a source that cannot be used.
-const refusedPause = 10 * time.Minute
-
 // outcome is what a pass over a Bundle has led to.
 type outcome struct {
 	// reason and message are those of the condition Synced, version is that of the default
@@ -70,7 +66,7 @@ func (r *reconciler) sync(ctx context.Context, b *trustmanager.Bundle) outcome {
 	case errors.As(err, &missingError{}):
 		failed.reason, failed.message = "SourceNotFound", fmt.Sprintf("Bundle source was not found: %v", err)
 	case errors.As(err, &contentError{}):
-		failed.again = refusedPause
+		failed.again = worker.RefusedPause
 	case err != nil:
 		failed.err = err
 	case b.Spec.Target.Secret != nil && r.secretsOf(b) == nil:

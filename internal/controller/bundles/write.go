@@ -11,8 +11,6 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -21,6 +19,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance/keystorefile"
 	"github.com/certplane/certplane/internal/policy/truststore"
 	"github.com/certplane/certplane/internal/process/trusttarget"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // writesAtOnce is how many targets of a Bundle are written at the same time.
@@ -75,7 +74,7 @@ func (r *reconciler) write(ctx context.Context, b *trustmanager.Bundle, set *tru
 	var why []error
 	for i, t := range due {
 		// A namespace that is being deleted needs no target.
-		if err := errs[i]; err != nil && !apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		if err := errs[i]; err != nil && !worker.IsTooLate(err) {
 			failed, why = append(failed, t), append(why, err)
 		}
 	}
@@ -87,7 +86,7 @@ func (r *reconciler) write(ctx context.Context, b *trustmanager.Bundle, set *tru
 
 // notWritten describes targets that could not be written, by the first one.
 func notWritten(failed []target, errs []error) outcome {
-	o := outcome{reason: "SyncConfigMapTargetFailed", again: refusedPause}
+	o := outcome{reason: "SyncConfigMapTargetFailed", again: worker.RefusedPause}
 	if failed[0].kind == trusttarget.Secret {
 		o.reason = "SyncSecretTargetFailed"
 	}
@@ -96,7 +95,7 @@ func notWritten(failed []target, errs []error) outcome {
 		o.message += fmt.Sprintf(" (and %d more)", len(failed)-1)
 	}
 	for _, err := range errs {
-		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) { // those are refused again
+		if !worker.IsRefused(err) {
 			o.err = err
 		}
 	}

@@ -27,7 +27,7 @@ import (
 	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/issuing/roots"
 	"github.com/certplane/certplane/internal/policy/injection"
-	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/changewatch"
 	"github.com/certplane/certplane/internal/process/worker"
 )
 
@@ -54,7 +54,7 @@ type Config struct {
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
 	// Secrets and Certificates notify of changes of possible sources.
-	Secrets, Certificates *secretwatch.Watcher
+	Secrets, Certificates *changewatch.Watcher
 	// APICAs are the CAs with which this process verifies the API. It can be nil.
 	APICAs   roots.Roots
 	Settings Settings
@@ -89,6 +89,7 @@ type reconciler struct {
 	Config
 	mu    sync.Mutex // guards known, and the sources of its states
 	known map[target]*state
+	said  worker.Said[target, injection.Problem]
 }
 
 // watch queues targets when they or their sources change, until ctx ends.
@@ -159,8 +160,8 @@ func onlyAnnotations(object any) (any, error) {
 }
 
 // wakes returns a listener that queues the targets that use a changed object.
-func (r *reconciler) wakes(q queue, uses func(*state) types.NamespacedName) secretwatch.Listener {
-	return secretwatch.Listener{
+func (r *reconciler) wakes(q queue, uses func(*state) types.NamespacedName) changewatch.Listener {
+	return changewatch.Listener{
 		Changed: func(changed types.NamespacedName, _ string) {
 			r.wake(q, func(s *state) bool { return uses(s) == changed })
 		},

@@ -30,16 +30,12 @@ const (
 	mostResets   = 6
 	contestTime  = 10 * time.Minute
 	contestPause = time.Minute
-	// refusedPause is the wait after the API has refused a write by validation or a policy.
-	refusedPause = 10 * time.Minute
 )
 
 // state is what the controller remembers of a target.
 type state struct {
 	source injection.Source
 	secret types.NamespacedName // the one that was read last
-	// reported is the last warning.
-	reported injection.Problem
 	// written are the fields after the last write, and resets the times of the writes that
 	// restored them.
 	written string
@@ -81,7 +77,7 @@ func (r *reconciler) inject(ctx context.Context, t target) (reconcile.Result, er
 	s := r.remember(t, from)
 	certs, why, err := r.read(ctx, s)
 	if why != nil {
-		r.warn(s, object, why)
+		r.warn(object, why)
 	}
 	if err != nil || why != nil {
 		return reconcile.Result{}, err
@@ -100,17 +96,19 @@ func (r *reconciler) inject(ctx context.Context, t target) (reconcile.Result, er
 			return reconcile.Result{RequeueAfter: wait}, nil
 		}
 		if err := r.write(ctx, object, patch); err != nil {
-			return r.notWritten(s, object, err)
+			return r.notWritten(object, err)
 		}
 		s.written = after
 	}
 	if trimmed > 0 {
-		r.warn(s, object, injection.Problemf("CABundleTrimmed", "Removed %d certificates that became valid first: a caBundle holds at most %d certificates and %d bytes.", trimmed, injection.MostCertificates, injection.MostBytes))
+		r.warn(object, injection.Problemf("CABundleTrimmed", "Removed %d certificates that became valid first: a caBundle holds at most %d certificates and %d bytes.", trimmed, injection.MostCertificates, injection.MostBytes))
 	}
 	if len(s.resets) > mostResets {
 		return reconcile.Result{}, nil
 	}
-	s.reported = injection.Problem{}
+	if trimmed == 0 {
+		r.said.News(t)
+	}
 	if changed {
 		r.Events.Eventf(object, nil, corev1.EventTypeNormal, "CAInjected", "Inject", "Wrote the CA that the annotation %s names.", from.Annotation)
 	}
@@ -124,7 +122,7 @@ func (r *reconciler) contest(s *state, object *unstructured.Unstructured, before
 		return 0
 	}
 	if len(s.resets) >= mostResets {
-		r.warn(s, object, injection.Problemf("CAInjectionContested", "The field manager %s resets the CA again and again: it is restored at most once in %s. Have it ignore the field caBundle.", otherManager(object), contestPause))
+		r.warn(object, injection.Problemf("CAInjectionContested", "The field manager %s resets the CA again and again: it is restored at most once in %s. Have it ignore the field caBundle.", otherManager(object), contestPause))
 		if wait := contestPause - now.Sub(s.resets[len(s.resets)-1]); wait > 0 {
 			return wait
 		}
@@ -167,27 +165,22 @@ func (r *reconciler) write(ctx context.Context, object *unstructured.Unstructure
 }
 
 // notWritten returns what follows from the error of a write.
-func (r *reconciler) notWritten(s *state, object *unstructured.Unstructured, err error) (reconcile.Result, error) {
-	refused := injection.Problemf("CAInjectionRefused", "The API has refused to write the CA: %s", eventtext.Line(err.Error()))
+func (r *reconciler) notWritten(object *unstructured.Unstructured, err error) (reconcile.Result, error) {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return reconcile.Result{RequeueAfter: worker.ConflictPause}, nil
-	case apierrors.IsInvalid(err):
-		r.warn(s, object, refused)
-		return reconcile.Result{RequeueAfter: refusedPause}, nil
-	case apierrors.IsForbidden(err):
-		r.warn(s, object, refused)
+	case worker.IsRefused(err):
+		r.warn(object, injection.Problemf("CAInjectionRefused", "The API has refused to write the CA: %s", eventtext.Line(err.Error())))
+		return reconcile.Result{RequeueAfter: worker.RefusedPause}, nil
 	}
 	return reconcile.Result{}, err
 }
 
 // warn reports a problem once.
-func (r *reconciler) warn(s *state, object *unstructured.Unstructured, p *injection.Problem) {
-	if s.reported == *p {
-		return
+func (r *reconciler) warn(object *unstructured.Unstructured, p *injection.Problem) {
+	for range r.said.News(target{object.GetKind(), object.GetName()}, *p) {
+		r.Events.Eventf(object, nil, corev1.EventTypeWarning, p.Reason, "Inject", "%s", eventtext.Fit(p.Message))
 	}
-	s.reported = *p
-	r.Events.Eventf(object, nil, corev1.EventTypeWarning, p.Reason, "Inject", "%s", eventtext.Fit(p.Message))
 }
 
 // remember returns the state of a target, and notes its source.
@@ -207,4 +200,5 @@ func (r *reconciler) forget(t target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.known, t)
+	r.said.News(t)
 }

@@ -4,19 +4,21 @@ package certificateshim
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+	"unique"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
@@ -122,16 +124,16 @@ func (c *controller) Start(ctx context.Context) error {
 	return worker.OneVersion(cmv1.SchemeGroupVersion, "certificates", c.Versions).While(ctx, c.of.controller, "Creating Certificates", c.work)
 }
 
-// byOwner is the index of Certificates by the UID of their controlling owner.
+// byOwner is the index of Certificates by the bucket of their controlling owner.
 const byOwner = "owner"
 
 func (c *controller) work(ctx context.Context, _ string) (err error) {
-	if c.certificates, err = c.newCache(c.trimCertificate); err != nil {
+	if c.certificates, err = c.newCache(ownedScheme(), c.trimCertificate); err != nil {
 		return err
 	}
-	err = c.certificates.IndexField(ctx, &cmv1.Certificate{}, byOwner, func(o client.Object) []string {
+	err = c.certificates.IndexField(ctx, &owned{}, byOwner, func(o client.Object) []string {
 		if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
-			return []string{string(owner.UID)}
+			return []string{bucketOf(owner.UID)}
 		}
 		return nil
 	})
@@ -141,8 +143,8 @@ func (c *controller) work(ctx context.Context, _ string) (err error) {
 	return worker.Run(ctx, c.certificates, c.follow(c.of, nil))
 }
 
-func (c *controller) newCache(trim toolscache.TransformFunc) (cache.Cache, error) {
-	made, err := inprocess.NewCache(c.Cache, cache.Options{Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper(), DefaultTransform: trim})
+func (c *controller) newCache(scheme *runtime.Scheme, trim toolscache.TransformFunc) (cache.Cache, error) {
+	made, err := inprocess.NewCache(c.Cache, cache.Options{Scheme: scheme, Mapper: c.Client.RESTMapper(), DefaultTransform: trim})
 	if err != nil {
 		return nil, fmt.Errorf("making a cache of %s: %w", c.of.controller, err)
 	}
@@ -167,7 +169,7 @@ func (c *controller) follow(of kind, gateways cache.Cache) worker.Part {
 const byParent = "parent"
 
 func (c *controller) serve(ctx context.Context, of kind, gateways cache.Cache) error {
-	objects, err := c.newCache(c.trimOwner)
+	objects, err := c.newCache(c.Client.Scheme(), c.trimOwner)
 	if err != nil {
 		return err
 	}
@@ -179,10 +181,10 @@ func (c *controller) serve(ctx context.Context, of kind, gateways cache.Cache) e
 			return fmt.Errorf("indexing %s: %w", of.resource, err)
 		}
 	}
-	r := &reconciler{controller: c, kind: of, objects: objects, gateways: gateways, events: c.Events(of.component), told: map[types.NamespacedName][]notice{}}
+	r := &reconciler{controller: c, kind: of, objects: objects, gateways: gateways, events: c.Events(of.component)}
 	parts, watches := []worker.Part{objects}, []source.Source{
 		source.Kind[client.Object](objects, of.object, &handler.EnqueueRequestForObject{}, predicate.Funcs{UpdateFunc: hasChanged}),
-		wakes(c.certificates, &cmv1.Certificate{}, r.ofCertificate),
+		wakes(c.certificates, &owned{}, r.ofCertificate),
 	}
 	switch {
 	case of.Kind == gatewayKind.Kind && c.ListenerSets:
@@ -217,39 +219,49 @@ func hasChanged(e event.UpdateEvent) bool {
 	return !equality.Semantic.DeepEqual(before, e.ObjectNew)
 }
 
-// trimCertificate keeps the owner of a Certificate and, in the place of the common name, the
-// digest of what is compared: the cache holds all Certificates of the API.
-func (c *controller) trimCertificate(object any) (any, error) {
-	crt, ok := object.(*cmv1.Certificate)
-	if !ok {
-		return object, nil
-	}
-	kept := cmv1.CertificateSpec{SecretName: crt.Spec.SecretName}
-	if owner := metav1.GetControllerOfNoCopy(crt); owner != nil && (owner.Kind == c.of.Kind || owner.Kind == listenerSetKind.Kind) {
-		kept.CommonName = shim.Digest(crt, crt.Annotations[shim.Mark] != "", c.CopiedAnnotations)
-	}
-	crt.ManagedFields, crt.Labels, crt.Annotations, crt.Spec, crt.Status = nil, nil, nil, kept, cmv1.CertificateStatus{}
-	return crt, nil
-}
+// trimmed is the generation of objects that the cache has trimmed: it trims the objects of
+// streamed lists twice.
+const trimmed = -1
 
 // trimOwner keeps what Certificates are made from.
 func (c *controller) trimOwner(object any) (any, error) {
-	if o, ok := object.(client.Object); ok {
-		o.SetManagedFields(nil)
-		o.SetAnnotations(c.read(o.GetAnnotations()))
+	o, ok := object.(client.Object)
+	if !ok || o.GetGeneration() == trimmed {
+		return object, nil
 	}
+	o.SetManagedFields(nil)
+	o.SetGeneration(trimmed)
+	o.SetAnnotations(c.read(o.GetAnnotations()))
 	switch o := object.(type) {
 	case *networkingv1.Ingress:
+		o.Namespace = unique.Make(o.Namespace).Value()
 		o.Spec, o.Status = networkingv1.IngressSpec{TLS: o.Spec.TLS}, networkingv1.IngressStatus{}
 		if !c.Triggers(o) {
-			o.Labels, o.Spec = nil, networkingv1.IngressSpec{}
+			o.Labels, o.Annotations, o.Spec = nil, nil, networkingv1.IngressSpec{}
 		}
+		return o, pack(o)
 	case *gatewayv1.Gateway:
 		o.Status = gatewayv1.GatewayStatus{}
 	case *gatewayv1.ListenerSet:
 		o.Status = gatewayv1.ListenerSetStatus{}
 	}
 	return object, nil
+}
+
+// pack moves the labels and annotations of an Ingress into its field generateName, while it is
+// in the cache: a map takes 300 bytes more than its text.
+func pack(o *networkingv1.Ingress) error {
+	text, err := json.Marshal([]map[string]string{o.Labels, o.Annotations})
+	o.GenerateName, o.Labels, o.Annotations = string(text), nil, nil
+	return err
+}
+
+// unpack undoes pack.
+func unpack(o *networkingv1.Ingress) error {
+	var packed [2]map[string]string
+	err := json.Unmarshal([]byte(o.GenerateName), &packed)
+	o.GenerateName, o.Labels, o.Annotations = "", packed[0], packed[1]
+	return err
 }
 
 // read returns the annotations that the controller reads.

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
-	"sync"
-	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,9 +38,6 @@ const (
 	reasonInternalError         = "InternalError"
 )
 
-// blockedPause is the wait until a blocked write is tried again.
-const blockedPause = 10 * time.Minute
-
 // notice is an Event of a warning.
 type notice struct{ reason, text string }
 
@@ -53,16 +49,20 @@ type reconciler struct {
 	gateways client.Reader // for ListenerSets
 	events   events.EventRecorder
 
-	mu   sync.Mutex
-	told map[types.NamespacedName][]notice // the warnings of objects; guarded by mu
+	said worker.Said[types.NamespacedName, notice] // the warnings of objects
 }
 
 // Reconcile makes the Certificates of an object what it requests.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	o := r.kind.object.DeepCopyObject().(client.Object)
 	if err := r.objects.Get(ctx, request.NamespacedName, o); err != nil {
-		r.tell(request.NamespacedName, nil, nil)
+		r.said.News(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if ingress, ok := o.(*networkingv1.Ingress); ok {
+		if err := unpack(ingress); err != nil {
+			return reconcile.Result{}, fmt.Errorf("reading the Ingress %s from the cache: %w", request, err)
+		}
 	}
 	p := &pass{reconciler: r, owner: o}
 	defer func() {
@@ -76,25 +76,17 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	if r.tell(request.NamespacedName, o, p.warnings); p.blocked {
-		return reconcile.Result{RequeueAfter: blockedPause}, nil
+		return reconcile.Result{RequeueAfter: worker.RefusedPause}, nil
 	}
 	return reconcile.Result{}, nil
 }
 
 // tell records warnings of an object that were not there after its last pass.
 func (r *reconciler) tell(name types.NamespacedName, o client.Object, warnings []notice) {
-	r.mu.Lock()
-	before := r.told[name]
-	if r.told[name] = warnings; len(warnings) == 0 {
-		delete(r.told, name)
-	}
-	r.mu.Unlock()
-	for _, w := range warnings {
-		if !slices.Contains(before, w) {
-			// Events that differ in their text alone are counted as one.
-			action := fmt.Sprintf("Check-%08x", crc32.ChecksumIEEE([]byte(w.text)))
-			r.events.Eventf(o, nil, corev1.EventTypeWarning, w.reason, action, "%s", eventtext.Fit(w.text))
-		}
+	for _, w := range r.said.News(name, warnings...) {
+		// Events that differ in their text alone are counted as one.
+		action := fmt.Sprintf("Check-%08x", crc32.ChecksumIEEE([]byte(w.text)))
+		r.events.Eventf(o, nil, corev1.EventTypeWarning, w.reason, action, "%s", eventtext.Fit(w.text))
 	}
 }
 
@@ -146,9 +138,9 @@ func (p *pass) run(ctx context.Context) error {
 // error: its objects end with it.
 func (p *pass) afterWrite(err error) error {
 	switch {
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
+	case worker.IsTooLate(err):
 		return nil
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+	case worker.IsRefused(err):
 		p.blocked = true
 		p.warn(reasonCertificateRefused, err.Error())
 		return nil
@@ -158,10 +150,10 @@ func (p *pass) afterWrite(err error) error {
 
 // ensure creates or updates a Certificate.
 func (p *pass) ensure(ctx context.Context, wanted *cmv1.Certificate) error {
-	key, cached := client.ObjectKeyFromObject(wanted), &cmv1.Certificate{}
+	key, cached := client.ObjectKeyFromObject(wanted), &owned{}
 	switch err := p.certificates.Get(ctx, key, cached); {
 	case err == nil:
-		if !p.owns(cached) || shim.IsCurrent(cached, wanted, p.CopiedAnnotations) {
+		if !p.owns(cached) || shim.IsCurrent(cached.Digest, wanted, p.CopiedAnnotations) {
 			return nil
 		}
 	case !apierrors.IsNotFound(err):
@@ -179,13 +171,13 @@ func (p *pass) ensure(ctx context.Context, wanted *cmv1.Certificate) error {
 }
 
 // owns reports whether the object controls a Certificate; if not, it warns.
-func (p *pass) owns(crt *cmv1.Certificate) bool {
+func (p *pass) owns(crt metav1.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(crt)
 	switch {
 	case owner == nil:
-		p.warn(reasonCertificateNotOwned, fmt.Sprintf("Certificate %q exists and has no owner, so it is not changed. Delete it, or name another Secret", crt.Name))
+		p.warn(reasonCertificateNotOwned, fmt.Sprintf("Certificate %q exists and has no owner, so it is not changed. Delete it, or name another Secret", crt.GetName()))
 	case owner.UID != p.owner.GetUID():
-		p.warn(reasonCertificateNotOwned, fmt.Sprintf("Certificate %q belongs to %s %q, so it is not changed. Name another Secret", crt.Name, owner.Kind, owner.Name))
+		p.warn(reasonCertificateNotOwned, fmt.Sprintf("Certificate %q belongs to %s %q, so it is not changed. Name another Secret", crt.GetName(), owner.Kind, owner.Name))
 	default:
 		return true
 	}
@@ -217,19 +209,20 @@ func (p *pass) update(ctx context.Context, key client.ObjectKey, wanted *cmv1.Ce
 
 // prune deletes the Certificates of the object whose Secrets it does not name any more.
 func (p *pass) prune(ctx context.Context, wanted shim.Wish) error {
-	own := &cmv1.CertificateList{}
-	err := p.certificates.List(ctx, own, client.InNamespace(p.owner.GetNamespace()), client.MatchingFields{byOwner: string(p.owner.GetUID())}, client.UnsafeDisableDeepCopy)
+	own := &ownedList{}
+	err := p.certificates.List(ctx, own, client.InNamespace(p.owner.GetNamespace()), client.MatchingFields{byOwner: bucketOf(p.owner.GetUID())}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("listing Certificates: %w", err)
 	}
 	named := shim.SecretNames(p.owner)
 	for i := range own.Items {
-		crt := &own.Items[i]
-		isWanted := func(w *cmv1.Certificate) bool { return w.Name == crt.Name }
-		if slices.Contains(named, crt.Spec.SecretName) || crt.DeletionTimestamp != nil || slices.ContainsFunc(wanted.Certificates, isWanted) {
+		found := &own.Items[i]
+		isWanted := func(w *cmv1.Certificate) bool { return w.Name == found.Name }
+		if !metav1.IsControlledBy(found, p.owner) || slices.Contains(named, found.SecretName) || found.DeletionTimestamp != nil || slices.ContainsFunc(wanted.Certificates, isWanted) {
 			continue
 		}
-		err := p.Client.Delete(ctx, crt.DeepCopy(), client.Preconditions{UID: &crt.UID})
+		crt := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Namespace: found.Namespace, Name: found.Name, UID: found.UID}}
+		err := p.Client.Delete(ctx, crt, client.Preconditions{UID: &crt.UID})
 		switch {
 		case err == nil:
 			p.done(crt, reasonDeleteCertificate, "deleted unrequired")
@@ -246,13 +239,10 @@ func (p *pass) prune(ctx context.Context, wanted shim.Wish) error {
 // ofCertificate returns the objects that a Certificate concerns: its owner, and those that other
 // Certificates of the namespace are in the way of.
 func (r *reconciler) ofCertificate(_ context.Context, o client.Object) (requests []reconcile.Request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name, notices := range r.told {
-		isBlocked := func(n notice) bool { return n.reason == reasonCertificateNotOwned }
-		if name.Namespace == o.GetNamespace() && slices.ContainsFunc(notices, isBlocked) {
-			requests = append(requests, reconcile.Request{NamespacedName: name})
-		}
+	for _, name := range r.said.About(func(name types.NamespacedName, n notice) bool {
+		return name.Namespace == o.GetNamespace() && n.reason == reasonCertificateNotOwned
+	}) {
+		requests = append(requests, reconcile.Request{NamespacedName: name})
 	}
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && owner.Kind == r.kind.Kind {
 		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}})

@@ -1,6 +1,7 @@
 package certificateshim
 
 import (
+	"reflect"
 	"testing"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -20,6 +21,10 @@ func TestHasChanged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		once := kept.(client.Object).DeepCopyObject()
+		if kept, err = trim(kept); err != nil || !reflect.DeepEqual(kept, once) {
+			t.Errorf("trimmed twice: %+v, %v, once: %+v", kept, err, once)
+		}
 		return kept.(client.Object)
 	}
 	ingress := func(change func(*networkingv1.Ingress)) client.Object {
@@ -34,7 +39,7 @@ func TestHasChanged(t *testing.T) {
 		o := &cmv1.Certificate{Spec: cmv1.CertificateSpec{SecretName: "web", DNSNames: []string{"a"}}}
 		o.OwnerReferences = []metav1.OwnerReference{{Kind: "Ingress", Name: "web", Controller: new(true)}}
 		change(o)
-		return trimmed(o, c.trimCertificate)
+		return trimmed(&owned{ObjectMeta: o.ObjectMeta, Spec: &o.Spec}, c.trimCertificate)
 	}
 	for _, tt := range []struct {
 		reason        string
@@ -58,5 +63,29 @@ func TestHasChanged(t *testing.T) {
 		if got := hasChanged(event.UpdateEvent{ObjectOld: tt.before, ObjectNew: tt.after}); got != tt.want {
 			t.Errorf("%s: %t", tt.reason, got)
 		}
+	}
+}
+
+// What Certificates are made from is the same before and after the cache.
+func TestTrimmed(t *testing.T) {
+	c := &controller{Settings: shim.Settings{IngressSettings: shim.DefaultIngressSettings(), GatewaySettings: shim.DefaultGatewaySettings()}, of: ingressKind}
+	ingress := &networkingv1.Ingress{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web", Namespace: "shop", UID: "3b1c", Labels: map[string]string{"app": "web"}, Finalizers: []string{"x"},
+			Annotations: map[string]string{cmv1.IngressIssuerNameAnnotationKey: "ca", cmv1.CommonNameAnnotationKey: "\"a\" <b>"},
+		},
+		Spec: networkingv1.IngressSpec{TLS: []networkingv1.IngressTLS{{SecretName: "a", Hosts: []string{"a.example"}}}},
+	}
+	want := c.Of(ingress, ingressKind.GroupVersionKind)
+	kept, err := c.trimOwner(ingress.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := kept.(*networkingv1.Ingress)
+	if err := unpack(again); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Of(again, ingressKind.GroupVersionKind); !reflect.DeepEqual(got, want) || len(got.Certificates) != 1 {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

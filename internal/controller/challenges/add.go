@@ -25,7 +25,7 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/issuing/certmetrics"
 	"github.com/certplane/certplane/internal/process/backoff"
-	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/changewatch"
 	"github.com/certplane/certplane/internal/process/worker"
 )
 
@@ -42,7 +42,7 @@ type Config struct {
 	// get on namespaces.
 	Client client.Client
 	// Secrets notifies of changes of the Secrets that solvers read.
-	Secrets *secretwatch.Watcher
+	Secrets *changewatch.Watcher
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.

@@ -8,13 +8,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/changewatch"
 	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // followSecrets wakes Challenges whose solver reads a changed Secret.
 func (r *reconciler) followSecrets(ctx context.Context, q worker.Queue) error {
-	go r.Secrets.Run(ctx, secretwatch.Listener{
+	go r.Secrets.Run(ctx, changewatch.Listener{
 		Changed: func(secret types.NamespacedName, _ string) { r.secretChanged(q, secret) },
 		Missed:  func() { r.wake(q, func(e *entry) bool { return len(e.secrets) > 0 }) },
 	})

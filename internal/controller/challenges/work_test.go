@@ -24,7 +24,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/solver"
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/changewatch"
 )
 
 // objects is a cache whose reads are always up to date.
@@ -91,7 +91,7 @@ func TestWork(t *testing.T) {
 	w := newWorld(t)
 	secrets := httptest.NewServer(http.NotFoundHandler())
 	defer secrets.Close()
-	watcher, err := secretwatch.New(&rest.Config{Host: secrets.URL})
+	watcher, err := changewatch.New(&rest.Config{Host: secrets.URL}, changewatch.Secrets, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func addRetention(mgr ctrl.Manager, cfg Config, deleter *deleter) error {
 func addCap(mgr ctrl.Manager, cfg Config, deleter *deleter) error {
 	r := &quota{
 		cache: mgr.GetCache(), clock: cfg.Clock, limit: cfg.Settings.cap(),
-		index: newRequesterIndex(cfg.Settings.PerRequester.ExemptGroups), deleter: deleter, reported: map[string]time.Time{},
+		index: newRequesterIndex(cfg.Settings.PerRequester.ExemptGroups), deleter: deleter,
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("csrcleaner-cap").

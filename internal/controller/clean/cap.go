@@ -3,7 +3,6 @@ package clean
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/policy/retention"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 const (
@@ -39,7 +39,7 @@ type quota struct {
 	limit    retention.Cap
 	index    *requesterIndex
 	deleter  *deleter
-	reported map[string]time.Time // by requester; only Reconcile uses it, which never runs concurrently
+	reported worker.Seldom[string] // by requester
 }
 
 // schedule keeps the index up to date. It queues requesters to be counted a
@@ -140,12 +140,9 @@ func (r *quota) sweep(ctx context.Context, surplus []*csr, excess string) error 
 
 // tell reports from time to time that a requester has too many requests.
 func (r *quota) tell(first *csr, excess string, now time.Time) {
-	if now.Sub(r.reported[first.Spec.Username]) < tellEvery {
-		return
+	if r.reported.Due(first.Spec.Username, now, tellEvery) {
+		r.deleter.report.tooMany(first, excess)
 	}
-	maps.DeleteFunc(r.reported, func(_ string, at time.Time) bool { return now.Sub(at) >= tellEvery })
-	r.reported[first.Spec.Username] = now
-	r.deleter.report.tooMany(first, excess)
 }
 
 // excessOf describes the limit that the requests exceed.

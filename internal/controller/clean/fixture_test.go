@@ -103,7 +103,7 @@ func (f *fixture) count(requester string) (reconcile.Result, error) {
 	if f.quota == nil {
 		f.quota = &quota{
 			cache: f.cache, clock: f.clock, limit: f.settings.cap(),
-			index: newRequesterIndex(f.settings.PerRequester.ExemptGroups), deleter: f.deleter(), reported: map[string]time.Time{},
+			index: newRequesterIndex(f.settings.PerRequester.ExemptGroups), deleter: f.deleter(),
 		}
 		var list certificatesv1.CertificateSigningRequestList
 		if err := f.api.List(f.t.Context(), &list); err != nil {

@@ -3,7 +3,6 @@ package clean
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -89,7 +88,7 @@ func (p *podCleaner) clean(ctx context.Context, version string) error {
 	if err := requests.IndexField(ctx, podAPI.New(), byNode, func(o client.Object) []string { return []string{viewOf(o).Node} }); err != nil {
 		return fmt.Errorf("indexing PodCertificateRequests: %w", err)
 	}
-	sweeper := &podSweeper{podCleaner: p, version: podAPI, requests: requests, reported: map[string]time.Time{}}
+	sweeper := &podSweeper{podCleaner: p, version: podAPI, requests: requests}
 	cleaning, err := worker.New(ctx, "podcertificaterequestcleaner", sweeper, worker.Options{
 		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: workTimeout,
 	}, source.Kind[client.Object](requests, podAPI.New(), sweeper.schedule()))

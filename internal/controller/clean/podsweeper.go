@@ -3,9 +3,7 @@ package clean
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/policy/retention"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // podSweeper deletes requests of one version. Its queue contains requests that
@@ -28,8 +27,7 @@ type podSweeper struct {
 	version  certificates.PodRequestVersion
 	requests client.Reader
 
-	mu       sync.Mutex // guards reported
-	reported map[string]time.Time
+	reported worker.Seldom[string] // by node
 }
 
 // schedule queues requests for when they are due, and nodes to be counted a
@@ -165,16 +163,10 @@ func (s *podSweeper) reference(r retention.PodRequest) client.Object {
 
 // tellTooMany reports from time to time that a node has too many requests.
 func (s *podSweeper) tellTooMany(first retention.PodRequest, excess string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.Clock.Now()
-	if now.Sub(s.reported[first.Node]) < tellEvery {
-		return
+	if s.reported.Due(first.Node, s.Clock.Now(), tellEvery) {
+		s.event(s.reference(first), corev1.EventTypeWarning, "TooManyRequests",
+			"node %s has %s: the oldest are deleted, with or without an outcome", first.Node, excess)
 	}
-	maps.DeleteFunc(s.reported, func(_ string, at time.Time) bool { return now.Sub(at) >= tellEvery })
-	s.reported[first.Node] = now
-	s.event(s.reference(first), corev1.EventTypeWarning, "TooManyRequests",
-		"node %s has %s: the oldest are deleted, with or without an outcome", first.Node, excess)
 }
 
 func (s *podSweeper) event(object client.Object, kind, reason, note string, args ...any) {

@@ -20,7 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/issuing/certmetrics"
 	"github.com/certplane/certplane/internal/process/backoff"
-	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/changewatch"
 	"github.com/certplane/certplane/internal/process/worker"
 	"github.com/certplane/certplane/internal/revocation"
 )
@@ -38,7 +38,7 @@ type Config struct {
 	// certificates/status, create, get and delete on certificaterequests, and, for renewal
 	// information, get on issuers and clusterissuers. Client must read past caches.
 	API     *rest.Config
-	Secrets *secretwatch.Watcher
+	Secrets *changewatch.Watcher
 	Client  client.Client
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup

@@ -1,16 +1,13 @@
 package issue
 
 import (
-	"slices"
-
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // reportBlocked reports that an issuance waits for a user's action. It sets the
@@ -35,10 +32,8 @@ func (t *pass) reportBlocked(who actor, why issuance.Finding) {
 // tried again. It does not report errors that go away by themselves, such as
 // conflicts.
 func (t *pass) refused(who actor, reason string, err error) error {
-	final := slices.Contains([]metav1.StatusReason{metav1.StatusReasonInvalid, metav1.StatusReasonForbidden, metav1.StatusReasonBadRequest}, apierrors.ReasonForError(err))
-	if !final || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return err
+	if worker.IsRefused(err) {
+		t.reportBlocked(who, issuance.Finding{Reason: reason, Message: err.Error()})
 	}
-	t.reportBlocked(who, issuance.Finding{Reason: reason, Message: err.Error()})
 	return err
 }

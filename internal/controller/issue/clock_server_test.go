@@ -20,7 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/controller/issue"
 	"github.com/certplane/certplane/internal/policy/issuance"
-	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/changewatch"
 )
 
 // newClockWorld is a world whose Certificates use the test's clock. The clock
@@ -56,7 +56,7 @@ func startIssuing(t *testing.T, w *world, clock *clocktesting.FakePassiveClock, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	secrets, err := secretwatch.New(w.Admin(t))
+	secrets, err := changewatch.New(w.Admin(t), changewatch.Secrets, "")
 	if err != nil {
 		t.Fatal(err)
 	}

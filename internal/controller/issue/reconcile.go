@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/process/worker"
 	"github.com/certplane/certplane/internal/revocation"
 )
 
@@ -135,7 +136,7 @@ func (r *reconciler) pass(ctx context.Context, crt *cmv1.Certificate, cached rel
 		return reconcile.Result{RequeueAfter: lookEvery}, nil
 	case errors.Is(err, errChanged), apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: conflictPause}, nil
-	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case worker.IsTooLate(err):
 		log.FromContext(ctx).V(1).Info("Nothing to do for an object that is being deleted", "error", err.Error())
 		return reconcile.Result{RequeueAfter: lookEvery}, nil
 	case err != nil:

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -90,7 +89,7 @@ func (a *asker) Reconcile(ctx context.Context, key reconcile.Request) (reconcile
 	switch again, err := a.ask(ctx, crt, who); {
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: conflictPause}, nil
-	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case worker.IsTooLate(err):
 		return reconcile.Result{}, nil
 	default:
 		return reconcile.Result{RequeueAfter: remaining(again, a.Clock.Now())}, err

@@ -16,7 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/requests"
-	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/changewatch"
 	"github.com/certplane/certplane/internal/process/worker"
 	"github.com/certplane/certplane/internal/tenant/fairqueue"
 )
@@ -165,7 +165,7 @@ func (r *reconciler) isMinor(e event.UpdateEvent) bool {
 // watchSecrets queues Certificates when their Secret, or the one with the
 // password of a keystore, has changed.
 func (r *reconciler) watchSecrets(ctx context.Context, q queue) error {
-	go r.Secrets.Run(ctx, secretwatch.Listener{
+	go r.Secrets.Run(ctx, changewatch.Listener{
 		Changed: func(secret types.NamespacedName, version string) {
 			for _, crt := range r.byIndex(ctx, byAnySecret, secret.Namespace, secret.Name) {
 				key := client.ObjectKeyFromObject(crt)

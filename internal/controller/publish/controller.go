@@ -278,8 +278,7 @@ func fix(config *corev1.ConfigMap, bundle, former string) (*corev1.ConfigMap, bo
 // written the config map, which causes a watch event, or has deleted the
 // namespace.
 func ignoreLate(err error) error {
-	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) ||
-		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || worker.IsTooLate(err) {
 		return nil
 	}
 	return err

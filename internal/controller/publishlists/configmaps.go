@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,7 +66,7 @@ func WatchedConfigMaps() cache.Options {
 
 // AddFiller adds the controller that fills ConfigMaps to mgr.
 func AddFiller(mgr ctrl.Manager, cfg FillerConfig) error {
-	f := &filler{FillerConfig: cfg, said: map[types.UID]unfilled{}}
+	f := &filler{FillerConfig: cfg}
 	marked := source.Kind(cfg.ConfigMaps, &corev1.ConfigMap{}, &handler.TypedEnqueueRequestForObject[*corev1.ConfigMap]{})
 	err := ctrl.NewControllerManagedBy(mgr).Named("fillconfigmaps").WatchesRawSource(marked).WatchesRawSource(source.Func(f.wake)).Complete(f)
 	if err != nil {
@@ -78,9 +77,7 @@ func AddFiller(mgr ctrl.Manager, cfg FillerConfig) error {
 
 type filler struct {
 	FillerConfig
-	mu sync.Mutex // guards said
-	// said is what the last Event about each ConfigMap reports that is not filled.
-	said map[types.UID]unfilled
+	said worker.Said[types.NamespacedName, unfilled]
 }
 
 // wake queues all ConfigMaps when a list has changed.
@@ -101,6 +98,7 @@ func (f *filler) wake(ctx context.Context, queue worker.Queue) error {
 func (f *filler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	seen := &corev1.ConfigMap{}
 	if err := f.ConfigMaps.Get(ctx, request.NamespacedName, seen); err != nil {
+		f.said.News(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if seen.DeletionTimestamp != nil {
@@ -115,21 +113,10 @@ func (f *filler) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if apierrors.IsInvalid(err) { // until it is changed
 		problem, err = unfilled{reasonNotFilled, err.Error()}, nil
 	}
-	f.say(seen, problem)
-	return reconcile.Result{}, client.IgnoreNotFound(err)
-}
-
-// say reports a problem once.
-func (f *filler) say(about *corev1.ConfigMap, problem unfilled) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case problem.reason == "":
-		delete(f.said, about.UID)
-	case f.said[about.UID] != problem:
-		f.said[about.UID] = problem
-		f.Events.Eventf(about, nil, corev1.EventTypeWarning, problem.reason, "Fill", "%s", eventtext.Fit(problem.message))
+	for range f.said.News(request.NamespacedName, problem) {
+		f.Events.Eventf(seen, nil, corev1.EventTypeWarning, problem.reason, "Fill", "%s", eventtext.Fit(problem.message))
 	}
+	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
 // unfilled is why a ConfigMap keeps the content that it has; zero if it does not.

@@ -72,13 +72,14 @@ func TestWaiting(t *testing.T) {
 		uid, class string
 		tells      bool
 	}{{"1", "created", true}, {"1", "created", false}, {"1", "limited", true}, {"1", "limited", false}, {"1", "created", true}, {"2", "created", true}} {
-		if tells := w.tells(name("a"), types.UID(tc.uid), tc.class); tells != tc.tells {
+		if tells := len(w.said.News(name("a"), cause{types.UID(tc.uid), tc.class})) > 0; tells != tc.tells {
 			t.Errorf("Event %d: %v", i, tells)
 		}
 	}
 	w.forget(name("a"))
 	w.forget(name("b"))
-	if len(w.objects)+len(w.requests)+len(w.told) != 0 {
-		t.Errorf("left are %v, %v, %v", w.objects, w.requests, w.told)
+	told := w.said.About(func(types.NamespacedName, cause) bool { return true })
+	if len(w.objects)+len(w.requests)+len(told) != 0 {
+		t.Errorf("left are %v, %v, %v", w.objects, w.requests, told)
 	}
 }

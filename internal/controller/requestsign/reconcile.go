@@ -119,7 +119,7 @@ func (a *attempt) Put(ctx context.Context, o outcome.Outcome) (reconcile.Result,
 	if t, ok := a.Issuers.Find(by); ok {
 		component = t.Component
 	}
-	if a.report.Recorder = a.Events[by]; o.Class != "" && !a.waiting.tells(client.ObjectKeyFromObject(a.cr), a.cr.UID, o.Class) {
+	if a.report.Recorder = a.Events[by]; o.Class != "" && len(a.waiting.said.News(client.ObjectKeyFromObject(a.cr), cause{a.cr.UID, o.Class})) == 0 {
 		a.report.Recorder = nil
 	}
 	a.report.OnlyWarnings = certmanager.OwnerCertificate(a.cr) != ""

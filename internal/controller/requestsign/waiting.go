@@ -20,11 +20,11 @@ type waiting struct {
 	// objects are by request, requests by object; mu guards both.
 	objects  map[types.NamespacedName][]issuing.Reference
 	requests map[issuing.Reference]map[types.NamespacedName]bool
-	// told is the cause for which each request waited at the time of its last Event.
-	told map[types.NamespacedName]told
+	// said are the causes for which requests waited at the time of their last Events.
+	said worker.Said[types.NamespacedName, cause]
 }
 
-type told struct {
+type cause struct {
 	uid   types.UID
 	class string
 }
@@ -33,7 +33,6 @@ func newWaiting() *waiting {
 	return &waiting{
 		objects:  map[types.NamespacedName][]issuing.Reference{},
 		requests: map[issuing.Reference]map[types.NamespacedName]bool{},
-		told:     map[types.NamespacedName]told{},
 	}
 }
 
@@ -57,20 +56,7 @@ func (w *waiting) forget(request types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.remove(request)
-	delete(w.told, request)
-}
-
-// tells reports whether a request waits for something else than before, which an
-// Event has to tell.
-func (w *waiting) tells(request types.NamespacedName, uid types.UID, class string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := told{uid, class}
-	if w.told[request] == now {
-		return false
-	}
-	w.told[request] = now
-	return true
+	w.said.News(request)
 }
 
 // remove removes a request; the caller must hold mu.

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // Name is the name of the accounts.
@@ -79,7 +81,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // ignoreLate drops the errors of a write that came too late: another client has
 // created the account, or deleted the namespace.
 func ignoreLate(err error) error {
-	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if apierrors.IsAlreadyExists(err) || worker.IsTooLate(err) {
 		return nil
 	}
 	return err

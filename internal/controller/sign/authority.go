@@ -12,6 +12,7 @@ import (
 
 	"github.com/certplane/certplane/internal/issuing/signer/metrics"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 const (
@@ -32,8 +33,7 @@ type caWatch struct {
 	events     events.EventRecorder    // can be nil
 	regarding  *corev1.ObjectReference // nil: no events
 
-	warned     time.Time
-	warnedOfCA string // its fingerprint
+	warned worker.Seldom[string] // by the fingerprint of the CA
 }
 
 // Start implements manager.Runnable.
@@ -51,19 +51,10 @@ func (w *caWatch) look(ctx context.Context) {
 	}
 	end := authority.Validity().NotAfter
 	w.metrics.NotAfter.WithLabelValues(w.signerName).Set(float64(end.Unix()))
-	if w.due(authority, end) {
+	now := w.clock.Now()
+	if !now.Before(end.Add(-w.warnBefore)) && w.warned.Due(pki.Fingerprint(authority.Certificate()), now, warnEvery) {
 		w.warn(ctx, end)
 	}
-}
-
-// due reports whether to warn now, and remembers that.
-func (w *caWatch) due(authority *pki.Authority, end time.Time) bool {
-	now, fingerprint := w.clock.Now(), pki.Fingerprint(authority.Certificate())
-	if now.Before(end.Add(-w.warnBefore)) || fingerprint == w.warnedOfCA && now.Sub(w.warned) < warnEvery {
-		return false
-	}
-	w.warned, w.warnedOfCA = now, fingerprint
-	return true
 }
 
 func (w *caWatch) warn(ctx context.Context, end time.Time) {

@@ -16,6 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/profile"
 	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/policy/rotation"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // memory is the state of Signers as of their last reconciliation in this process. It is
@@ -42,10 +43,8 @@ type signerMemory struct {
 	shown string
 	// reason is the reason of the last reported problem.
 	reason string
-	// warned is the time of the last warning that the CA expires, and warnedOf
-	// is that CA.
-	warned   time.Time
-	warnedOf string
+	// warned are the warnings that a CA expires, by its fingerprint.
+	warned worker.Seldom[string]
 }
 
 func newMemory() *memory { return &memory{signers: map[string]*signerMemory{}} }

@@ -84,10 +84,8 @@ func (r *reconciler) warnOfEnd(s *v1alpha1.Signer, st state, known *signerMemory
 		return
 	}
 	before := min(r.Settings.WarnBefore.Duration, cert.NotAfter.Sub(cert.NotBefore)/5)
-	fingerprint := pki.Fingerprint(cert)
-	if now.Before(cert.NotAfter.Add(-before)) || known.warnedOf == fingerprint && now.Sub(known.warned) < warnEvery {
+	if now.Before(cert.NotAfter.Add(-before)) || !known.warned.Due(pki.Fingerprint(cert), now, warnEvery) {
 		return
 	}
-	known.warned, known.warnedOf = now, fingerprint
 	r.warn(s, "CAEndsSoon", "Look", "The CA of signer %s expires on %s: replace it before then", s.Spec.SignerName, cert.NotAfter.Format(time.RFC3339))
 }

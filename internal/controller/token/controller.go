@@ -102,13 +102,7 @@ func (r *reconciler) secrets(ctx context.Context, namespace string, match func(*
 		worker.CannotWake(ctx, err, "Cannot list the Secrets for tokens", "namespace", namespace)
 		return nil
 	}
-	var requests []reconcile.Request
-	for i := range secrets.Items {
-		if match(&secrets.Items[i]) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&secrets.Items[i])})
-		}
-	}
-	return requests
+	return worker.RequestsOf(secrets.Items, match)
 }
 
 // Reconcile fills or deletes one Secret.

@@ -30,9 +30,6 @@ import (
 const (
 	// mostRoots and mostPEM limit the result of a TrustBundle, in certificates and bytes.
 	mostRoots, mostPEM = 1000, 512 << 10
-	// problemPause is the wait until a TrustBundle with a problem is tried again. The changes
-	// that solve most problems wake it earlier.
-	problemPause = 10 * time.Minute
 )
 
 // pass is one look at a TrustBundle.
@@ -71,10 +68,10 @@ func (p *pass) use(kind, namespace, name string) {
 
 func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 	if p.notAdmitted() {
-		return problemPause, p.report(ctx, &problem{reasonNotAdmitted, "spec.target.clusterTrustBundle: the rights of its author were not checked: enable the webhook, then change the spec"}, "")
+		return worker.RefusedPause, p.report(ctx, &problem{reasonNotAdmitted, "spec.target.clusterTrustBundle: the rights of its author were not checked: enable the webhook, then change the spec"}, "")
 	}
 	if many, err := p.tooMany(ctx); err != nil || many != nil {
-		return problemPause, cmp.Or(err, p.report(ctx, many, ""))
+		return worker.RefusedPause, cmp.Or(err, p.report(ctx, many, ""))
 	}
 	targets, stored, err := p.readTargets(ctx)
 	if err != nil {
@@ -96,14 +93,14 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 	}
 	switch {
 	case found != nil && !complete:
-		return problemPause, p.report(ctx, found, "")
+		return worker.RefusedPause, p.report(ctx, found, "")
 	case len(roots) == 0:
 		isDistrusted := func(cert *x509.Certificate) bool { return slices.Contains(rules.Distrusted, pki.Fingerprint(cert)) }
 		if slices.ContainsFunc(stored, isDistrusted) {
 			err = p.prune(ctx, nil)
 		}
 		found = cmp.Or(found, &problem{reasonNotFound, "No certificate of the sources is left after spec.filter and spec.distrusted"})
-		return problemPause, cmp.Or(err, p.report(ctx, found, ""))
+		return worker.RefusedPause, cmp.Or(err, p.report(ctx, found, ""))
 	}
 	// The status lists a root first, so that it gets its overlap whenever the process ends.
 	if p.listRoots(roots) {
@@ -118,7 +115,7 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 	digest := ""
 	failed, err := p.writeTargets(ctx, targets, certs, text)
 	switch {
-	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case worker.IsTooLate(err):
 		return 0, nil // the namespace is being deleted
 	case err != nil:
 		return 0, err
@@ -136,8 +133,8 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 	if next := trustbundle.Change(roots, rules); !next.IsZero() {
 		again = max(next.Sub(p.now), time.Second)
 	}
-	if found.reason != v1alpha1.TrustSynced && (again == 0 || again > problemPause) {
-		again = problemPause
+	if found.reason != v1alpha1.TrustSynced && (again == 0 || again > worker.RefusedPause) {
+		again = worker.RefusedPause
 	}
 	return again, p.report(ctx, found, digest)
 }

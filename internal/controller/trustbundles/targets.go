@@ -11,9 +11,7 @@ import (
 	"slices"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +23,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/truststore"
 	"github.com/certplane/certplane/internal/process/eventtext"
 	"github.com/certplane/certplane/internal/process/trusttarget"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // mostBytes limits the size of a target, in bytes of roots and keystores.
@@ -96,7 +95,7 @@ func (p *pass) writeTargets(ctx context.Context, all []*target, roots []*x509.Ce
 		refused := problemIn(failed)
 		switch {
 		case failed == nil, refused != nil:
-		case apierrors.IsForbidden(failed) && !apierrors.HasStatusCause(failed, corev1.NamespaceTerminatingCause), apierrors.IsInvalid(failed):
+		case worker.IsRefused(failed):
 			refused = &problem{"Sync" + t.kind + "TargetFailed", fmt.Sprintf("Cannot write the %s %q: %s", t.kind, t.name, eventtext.Line(failed.Error()))}
 		default:
 			err = cmp.Or(err, fmt.Errorf("writing the %s %q: %w", t.kind, t.name, failed))

@@ -30,7 +30,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/issuing/roots"
-	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/changewatch"
 	"github.com/certplane/certplane/internal/process/trusttarget"
 	"github.com/certplane/certplane/internal/process/worker"
 )
@@ -171,11 +171,11 @@ func (r *reconciler) follow(ctx context.Context, queue worker.Queue) error {
 // watch wakes the users of the objects of a kind. It keeps no objects in memory.
 func (r *reconciler) watch(ctx context.Context, kind string, resource worker.Resource) {
 	resource.Follow(ctx, "Reading "+resource.Name+" for TrustBundles", func(ctx context.Context, version string) error {
-		watcher, err := secretwatch.NewOf(r.API, schema.GroupVersionResource{Group: resource.Group, Version: version, Resource: resource.Name}, "")
+		watcher, err := changewatch.New(r.API, schema.GroupVersionResource{Group: resource.Group, Version: version, Resource: resource.Name}, "")
 		if err != nil {
 			return err
 		}
-		watcher.Run(ctx, secretwatch.Listener{
+		watcher.Run(ctx, changewatch.Listener{
 			Changed: func(changed types.NamespacedName, _ string) {
 				r.wake(func(u use) bool { return u.includes(kind, changed) })
 			},

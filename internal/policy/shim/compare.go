@@ -58,10 +58,9 @@ func Digest(crt *cmv1.Certificate, ours bool, copied []string) string {
 	return strconv.FormatBool(ours) + string(sum[:])
 }
 
-// IsCurrent reports whether a Certificate of the cache needs no change.
-func IsCurrent(cached, wanted *cmv1.Certificate, copied []string) bool {
-	ours := strings.HasPrefix(cached.Spec.CommonName, "true")
-	return cached.Spec.CommonName == Digest(wanted, ours, copied)
+// IsCurrent reports whether a Certificate with a digest needs no change.
+func IsCurrent(digest string, wanted *cmv1.Certificate, copied []string) bool {
+	return digest == Digest(wanted, strings.HasPrefix(digest, "true"), copied)
 }
 
 // merge returns a copy of a stored Certificate with the wanted labels, annotations and fields.

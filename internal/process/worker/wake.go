@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -17,6 +18,20 @@ func Once(requests ...reconcile.Request) source.Source {
 		}
 		return nil
 	})
+}
+
+// RequestsOf returns requests for the items of a list for which isConcerned is true; for all
+// if it is nil.
+func RequestsOf[T any, P interface {
+	*T
+	client.Object
+}](items []T, isConcerned func(P) bool) (requests []reconcile.Request) {
+	for i := range items {
+		if isConcerned == nil || isConcerned(&items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(P(&items[i]))})
+		}
+	}
+	return requests
 }
 
 // CannotWake logs that the handler of an event could not determine the affected objects,

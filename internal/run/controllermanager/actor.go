@@ -11,7 +11,7 @@ import (
 
 	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
-	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/changewatch"
 	"github.com/certplane/certplane/internal/process/worker"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -30,7 +30,7 @@ type Actor struct {
 	// read them.
 	Versions worker.Lookup
 	// Secrets notifies of changes of Secrets, if the account may watch them.
-	Secrets *secretwatch.Watcher
+	Secrets *changewatch.Watcher
 	// Recorder opens a recorder of Events in the name of a component, and
 	// Events is the recorder of the account itself. Both are nil if the account
 	// may not write Events.
@@ -60,7 +60,7 @@ func (p Process) Actor(account string) (Actor, error) {
 		return a, fmt.Errorf("making the client for discovery: %w", err)
 	}
 	a.Versions = kinds.ServerResourcesForGroupVersionWithContext
-	if a.Secrets, err = secretwatch.New(a.API); err != nil {
+	if a.Secrets, err = changewatch.New(a.API, changewatch.Secrets, ""); err != nil {
 		return a, err
 	}
 	if !rights.WritesEvents(account) {

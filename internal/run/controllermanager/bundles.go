@@ -8,7 +8,7 @@ import (
 
 	"github.com/certplane/certplane/internal/controller/bundles"
 	"github.com/certplane/certplane/internal/issuing/roots"
-	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/changewatch"
 )
 
 // trustNamespace returns the namespace of the sources of Bundles.
@@ -22,11 +22,11 @@ func (c Config) trustNamespace(p Process) string {
 // addBundles adds the controller that writes the targets of Bundles.
 func addBundles(a Actor, cfg Config) error {
 	namespace := cfg.trustNamespace(a.Process)
-	configMaps, err := secretwatch.NewOf(a.API, corev1.SchemeGroupVersion.WithResource("configmaps"), namespace)
+	configMaps, err := changewatch.New(a.API, corev1.SchemeGroupVersion.WithResource("configmaps"), namespace)
 	if err != nil {
 		return err
 	}
-	secrets, err := secretwatch.NewOf(a.API, secretwatch.Secrets, namespace)
+	secrets, err := changewatch.New(a.API, changewatch.Secrets, namespace)
 	if err != nil {
 		return err
 	}

@@ -6,18 +6,18 @@ import (
 
 	"github.com/certplane/certplane/internal/controller/cainject"
 	"github.com/certplane/certplane/internal/issuing/roots"
-	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/changewatch"
 )
 
 // addCAInjector adds the controller that writes CAs into webhook configurations and other
 // objects. It watches its sources without caching them.
 func addCAInjector(a Actor, cfg Config) error {
 	settings := cfg.Settings.CAInjector
-	secrets, err := secretwatch.NewOf(a.API, secretwatch.Secrets, settings.Namespace)
+	secrets, err := changewatch.New(a.API, changewatch.Secrets, settings.Namespace)
 	if err != nil {
 		return err
 	}
-	certificates, err := secretwatch.NewOf(a.API, cmv1.SchemeGroupVersion.WithResource("certificates"), settings.Namespace)
+	certificates, err := changewatch.New(a.API, cmv1.SchemeGroupVersion.WithResource("certificates"), settings.Namespace)
 	if err != nil {
 		return err
 	}

@@ -103,22 +103,12 @@ const writesAsServer = "!(request.resource.resource in ['acmeaccountkeys', 'acme
 // acmeWebhooks refuse what would give users certificates that they have no right to:
 // without an answer, nothing is stored. Deletions only have a warning.
 func acmeWebhooks(client admissionregistrationv1.WebhookClientConfig) []admissionregistrationv1.ValidatingWebhook {
-	one := func(name string, failure admissionregistrationv1.FailurePolicyType, rule admissionregistrationv1.RuleWithOperations) admissionregistrationv1.ValidatingWebhook {
-		return admissionregistrationv1.ValidatingWebhook{
-			Name: name, ClientConfig: client, Rules: []admissionregistrationv1.RuleWithOperations{rule},
-			FailurePolicy:           &failure,
-			MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
-			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
-			TimeoutSeconds:          ptr.To(int32(webhookTimeout)),
-			AdmissionReviewVersions: []string{"v1"},
-		}
-	}
 	version := v1alpha1.GroupVersion.Version
-	written := one(admissionwebhook.ACMEName, admissionregistrationv1.Fail, rules(writing, v1alpha1.GroupName, version,
+	written := checking(admissionwebhook.ACMEName, client, admissionregistrationv1.Fail, rules(writing, v1alpha1.GroupName, version,
 		"acmeaccountkeys", "acmeaccounts", "acmeaccounts/status", "acmeendpoints", "acmeexternalkeys", "acmeorders", "acmeorders/status"))
 	written.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "not-by-the-acme-server", Expression: writesAsServer}}
 	return []admissionregistrationv1.ValidatingWebhook{
 		written,
-		one("deletions."+admissionwebhook.ACMEName, admissionregistrationv1.Ignore, rules(deleting, v1alpha1.GroupName, version, "acmeaccounts")),
+		checking("deletions."+admissionwebhook.ACMEName, client, admissionregistrationv1.Ignore, rules(deleting, v1alpha1.GroupName, version, "acmeaccounts")),
 	}
 }

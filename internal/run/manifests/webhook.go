@@ -120,25 +120,13 @@ func openPorts(cfg cluster.Config) (open []networkingv1.NetworkPolicyPort) {
 
 // mutatingWebhook records which user requests a certificate.
 func mutatingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.MutatingWebhook {
-	return admissionregistrationv1.MutatingWebhook{
-		Name:         admissionwebhook.Name,
-		ClientConfig: client,
-		Rules: []admissionregistrationv1.RuleWithOperations{{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{"cert-manager.io"}, APIVersions: []string{"v1"}, Resources: []string{"certificaterequests"}},
-		}},
-		FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
-		MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
-		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
-		TimeoutSeconds:          ptr.To(int32(webhookTimeout)),
-		AdmissionReviewVersions: []string{"v1"},
-	}
+	return changing(admissionwebhook.Name, client, admissionregistrationv1.Fail, rules(creating, "cert-manager.io", "v1", "certificaterequests"))
 }
 
 // validatingWebhook also checks the status, because requests are approved
 // there.
 func validatingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
-	return closedWebhook(admissionwebhook.Name, client, admissionregistrationv1.RuleWithOperations{
+	return checking(admissionwebhook.Name, client, admissionregistrationv1.Fail, admissionregistrationv1.RuleWithOperations{
 		Operations: writing,
 		Rule: admissionregistrationv1.Rule{
 			APIGroups: []string{"cert-manager.io", "acme.cert-manager.io"}, APIVersions: []string{"v1"}, Resources: []string{"*/*"},
@@ -148,28 +136,37 @@ func validatingWebhook(client admissionregistrationv1.WebhookClientConfig) admis
 
 // bundleWebhook checks the specs of Bundles, as trust-manager's does.
 func bundleWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
-	return closedWebhook(admissionwebhook.BundleName, client, rules(writing, trustmanager.GroupName, trustmanager.GroupVersion.Version, trustmanager.Resource))
+	return checking(admissionwebhook.BundleName, client, admissionregistrationv1.Fail, rules(writing, trustmanager.GroupName, trustmanager.GroupVersion.Version, trustmanager.Resource))
 }
 
 // trustBundleWebhook checks the authors of TrustBundles that write ClusterTrustBundles. Others are
 // written while no pod answers.
 func trustBundleWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
-	hook := closedWebhook(admissionwebhook.TrustName, client, rules(writing, v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "trustbundles"))
+	hook := checking(admissionwebhook.TrustName, client, admissionregistrationv1.Fail, rules(writing, v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "trustbundles"))
 	hook.MatchConditions = []admissionregistrationv1.MatchCondition{{
 		Name: "cluster-target", Expression: "has(object.spec.target) && has(object.spec.target.clusterTrustBundle)",
 	}}
 	return hook
 }
 
-// closedWebhook returns a webhook without whose answer nothing is written.
-func closedWebhook(name string, client admissionregistrationv1.WebhookClientConfig, rules ...admissionregistrationv1.RuleWithOperations) admissionregistrationv1.ValidatingWebhook {
+// checking returns a webhook that refuses writes. failure is what its silence means.
+func checking(name string, client admissionregistrationv1.WebhookClientConfig, failure admissionregistrationv1.FailurePolicyType, rules ...admissionregistrationv1.RuleWithOperations) admissionregistrationv1.ValidatingWebhook {
 	return admissionregistrationv1.ValidatingWebhook{
 		Name: name, ClientConfig: client, Rules: rules,
-		FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
+		FailurePolicy:           &failure,
 		MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
 		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
 		TimeoutSeconds:          ptr.To(int32(webhookTimeout)),
 		AdmissionReviewVersions: []string{"v1"},
+	}
+}
+
+// changing returns a webhook that changes what is written.
+func changing(name string, client admissionregistrationv1.WebhookClientConfig, failure admissionregistrationv1.FailurePolicyType, rules ...admissionregistrationv1.RuleWithOperations) admissionregistrationv1.MutatingWebhook {
+	like := checking(name, client, failure, rules...)
+	return admissionregistrationv1.MutatingWebhook{
+		Name: name, ClientConfig: client, Rules: rules, FailurePolicy: &failure, MatchPolicy: like.MatchPolicy, SideEffects: like.SideEffects,
+		TimeoutSeconds: like.TimeoutSeconds, AdmissionReviewVersions: like.AdmissionReviewVersions,
 	}
 }
 
@@ -178,27 +175,15 @@ func closedWebhook(name string, client admissionregistrationv1.WebhookClientConf
 // and signs nothing. So Signers can be written while no pod answers, also by
 // controllers that have not started yet.
 func signerWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
-	return admissionregistrationv1.ValidatingWebhook{
-		Name:         admissionwebhook.SignerName,
-		ClientConfig: client,
-		Rules: []admissionregistrationv1.RuleWithOperations{{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-			Rule: admissionregistrationv1.Rule{
-				APIGroups: []string{v1alpha1.GroupName}, APIVersions: []string{v1alpha1.GroupVersion.Version}, Resources: []string{"signers"},
-			},
-		}},
-		FailurePolicy:           ptr.To(admissionregistrationv1.Ignore),
-		MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
-		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
-		TimeoutSeconds:          ptr.To(int32(signersTimeout)),
-		AdmissionReviewVersions: []string{"v1"},
-	}
+	signers := checking(admissionwebhook.SignerName, client, admissionregistrationv1.Ignore, rules(writing, v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "signers"))
+	signers.TimeoutSeconds = ptr.To(int32(signersTimeout))
+	return signers
 }
 
 // revocationWebhook checks new Revocations, and refuses their deletion. An unchecked one could
 // be of a user who may not revoke, so none is written while no pod answers.
 func revocationWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
-	return closedWebhook(admissionwebhook.RevocationName, client,
+	return checking(admissionwebhook.RevocationName, client, admissionregistrationv1.Fail,
 		rules([]admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete},
 			v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "revocations"))
 }

@@ -40,27 +40,13 @@ var (
 // nothing and fails closed, then refuses approvals of requests that policies select, and other
 // approvals are decided again before the request is signed.
 func votingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.MutatingWebhook {
-	return admissionregistrationv1.MutatingWebhook{
-		Name: policies.ApprovalsWebhook, ClientConfig: client, Rules: approvals,
-		FailurePolicy:           ptr.To(admissionregistrationv1.Ignore),
-		MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
-		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
-		TimeoutSeconds:          ptr.To(int32(webhookTimeout)),
-		AdmissionReviewVersions: []string{"v1"},
-	}
+	return changing(policies.ApprovalsWebhook, client, admissionregistrationv1.Ignore, approvals...)
 }
 
 // proposingWebhook turns changes of policies that need more people into proposals. The
 // webhook that checks policies refuses changes that proposingWebhook has not seen.
 func proposingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.MutatingWebhook {
-	return admissionregistrationv1.MutatingWebhook{
-		Name: policies.PoliciesWebhook, ClientConfig: client, Rules: []admissionregistrationv1.RuleWithOperations{ofPolicies(writing)},
-		FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
-		MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
-		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
-		TimeoutSeconds:          ptr.To(int32(webhookTimeout)),
-		AdmissionReviewVersions: []string{"v1"},
-	}
+	return changing(policies.PoliciesWebhook, client, admissionregistrationv1.Fail, ofPolicies(writing))
 }
 
 // ofPolicies returns the rule for an operation on policies and exceptions.
@@ -72,17 +58,7 @@ func ofPolicies(operations []admissionregistrationv1.OperationType) admissionreg
 // or that grant more than their author may. They include the policies of approver-policy if
 // these are enforced.
 func policyWebhooks(client, answer admissionregistrationv1.WebhookClientConfig, settings policies.Settings) []admissionregistrationv1.ValidatingWebhook {
-	one := func(name string, failure admissionregistrationv1.FailurePolicyType, rules ...admissionregistrationv1.RuleWithOperations) admissionregistrationv1.ValidatingWebhook {
-		return admissionregistrationv1.ValidatingWebhook{
-			Name: name, ClientConfig: client, Rules: rules,
-			FailurePolicy:           &failure,
-			MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
-			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
-			TimeoutSeconds:          ptr.To(int32(webhookTimeout)),
-			AdmissionReviewVersions: []string{"v1"},
-		}
-	}
-	requests := one(policies.RequestsWebhook, admissionregistrationv1.Ignore,
+	requests := checking(policies.RequestsWebhook, client, admissionregistrationv1.Ignore,
 		rules(creating, certificatesv1.GroupName, "v1", "certificatesigningrequests"),
 		rules(creating, cmv1.SchemeGroupVersion.Group, "v1", "certificaterequests"))
 	requests.MatchConditions = []admissionregistrationv1.MatchCondition{{
@@ -91,7 +67,7 @@ func policyWebhooks(client, answer admissionregistrationv1.WebhookClientConfig, 
 			certificatesv1.KubeletServingSignerName + "', '" + certificatesv1.KubeAPIServerClientKubeletSignerName + "'])",
 	}}
 	// An unchecked annotation could turn an approval into one that overrides policies.
-	overrides := one(policies.OverridesWebhook, admissionregistrationv1.Fail,
+	overrides := checking(policies.OverridesWebhook, client, admissionregistrationv1.Fail,
 		rules(writing, certificatesv1.GroupName, "v1", "certificatesigningrequests", "certificatesigningrequests/approval", "certificatesigningrequests/status"),
 		rules(writing, cmv1.SchemeGroupVersion.Group, "v1", "certificaterequests"))
 	overrides.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "sets-override", Expression: setsOverride}}
@@ -102,7 +78,7 @@ func policyWebhooks(client, answer admissionregistrationv1.WebhookClientConfig, 
 		})
 	}
 	// Policies that are not protected can be deleted while no webhook answers.
-	written := one(policies.PoliciesWebhook, admissionregistrationv1.Fail, ofPolicies(writing), ofPolicies(deleting))
+	written := checking(policies.PoliciesWebhook, client, admissionregistrationv1.Fail, ofPolicies(writing), ofPolicies(deleting))
 	written.MatchConditions = []admissionregistrationv1.MatchCondition{{
 		Name:       "not-the-deletion-of-what-is-not-protected",
 		Expression: "request.operation != 'DELETE' || request.resource.resource != 'certificatepolicies' || has(oldObject.spec) && has(oldObject.spec.protection)",
@@ -116,10 +92,10 @@ func policyWebhooks(client, answer admissionregistrationv1.WebhookClientConfig, 
 			answers = append(answers, rules(updating, certificatesv1.GroupName, version, "podcertificaterequests/status"))
 		}
 	}
-	approved := one(policies.ApprovalsWebhook, admissionregistrationv1.Ignore, answers...)
+	approved := checking(policies.ApprovalsWebhook, client, admissionregistrationv1.Ignore, answers...)
 	approved.SideEffects = ptr.To(admissionregistrationv1.SideEffectClassNoneOnDryRun) // quotas are counted
 	// The webhook itself writes its rules, from the existing policies.
-	governed := one(policies.GovernedWebhook, admissionregistrationv1.Fail)
+	governed := checking(policies.GovernedWebhook, client, admissionregistrationv1.Fail)
 	governed.ClientConfig = answer
 	return []admissionregistrationv1.ValidatingWebhook{
 		written,

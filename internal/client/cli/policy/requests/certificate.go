@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
@@ -13,20 +12,10 @@ import (
 
 // ofCertificate returns the request that the controller creates for a Certificate.
 func (o *Options) ofCertificate(crt *cmv1.Certificate) (*Asked, error) {
-	if err := o.inNamespace(crt); err != nil {
-		return nil, err
-	}
 	spec := &crt.Spec
-	if err := o.issuer(&spec.IssuerRef, crt.Namespace); err != nil {
+	if err := o.set(crt, &spec.IssuerRef, &spec.Usages, &spec.Duration, &spec.IsCA); err != nil {
 		return nil, err
 	}
-	if len(o.Usages) > 0 {
-		spec.Usages = usagesAs[cmv1.KeyUsage](o.Usages)
-	}
-	if o.Duration != nil {
-		spec.Duration = &metav1.Duration{Duration: *o.Duration}
-	}
-	spec.IsCA = spec.IsCA || o.CA
 	if errs := certmanager.ValidateCertificate(crt); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}

@@ -120,21 +120,26 @@ func (o *Options) ofCSR(csr *certificatesv1.CertificateSigningRequest) (*Asked, 
 	return &Asked{Request: request.FromCSR(csr), Object: csr}, nil
 }
 
-func (o *Options) ofCertificateRequest(cr *cmv1.CertificateRequest) (*Asked, error) {
-	if err := o.inNamespace(cr); err != nil {
-		return nil, err
-	}
-	spec := &cr.Spec
-	if err := o.issuer(&spec.IssuerRef, cr.Namespace); err != nil {
-		return nil, err
-	}
+// set sets the fields of an object of cert-manager.io that the options name.
+func (o *Options) set(object client.Object, ref *cmmeta.IssuerReference, usages *[]cmv1.KeyUsage, duration **metav1.Duration, isCA *bool) error {
 	if len(o.Usages) > 0 {
-		spec.Usages = usagesAs[cmv1.KeyUsage](o.Usages)
+		*usages = usagesAs[cmv1.KeyUsage](o.Usages)
 	}
 	if o.Duration != nil {
-		spec.Duration = &metav1.Duration{Duration: *o.Duration}
+		*duration = &metav1.Duration{Duration: *o.Duration}
 	}
-	spec.IsCA = spec.IsCA || o.CA
+	*isCA = *isCA || o.CA
+	if err := o.inNamespace(object); err != nil {
+		return err
+	}
+	return o.issuer(ref, object.GetNamespace())
+}
+
+func (o *Options) ofCertificateRequest(cr *cmv1.CertificateRequest) (*Asked, error) {
+	spec := &cr.Spec
+	if err := o.set(cr, &spec.IssuerRef, &spec.Usages, &spec.Duration, &spec.IsCA); err != nil {
+		return nil, err
+	}
 	who, err := o.requester(requester(spec.Username, spec.UID, spec.Groups, spec.Extra))
 	if err != nil {
 		return nil, err

@@ -1,9 +1,9 @@
-// Package secretwatch reports which Secrets, or other objects, change, without caching them.
+// Package changewatch reports which objects of a resource change, without caching them.
 //
 // A cache would cost memory for every Secret, also for the many that have
 // nothing to do with certificates. A listener that is notified of a change
 // reads the one Secret that it needs.
-package secretwatch
+package changewatch
 
 import (
 	"context"
@@ -22,27 +22,23 @@ import (
 
 // Listener is notified of changes, by one goroutine.
 type Listener struct {
-	// Changed is called when a Secret was created, changed or deleted, with the
+	// Changed is called when an object was created, changed or deleted, with the
 	// resource version that it has since then.
-	Changed func(secret types.NamespacedName, version string)
-	// Missed is called when any Secret can have changed: in the beginning, and
+	Changed func(object types.NamespacedName, version string)
+	// Missed is called when any object can have changed: in the beginning, and
 	// after an interruption.
 	Missed func()
 }
 
-// Watcher follows the Secrets of all namespaces, or the objects that NewOf names.
+// Watcher follows the objects of a resource.
 type Watcher struct{ objects metadata.ResourceInterface }
 
-// New returns a watcher with the identity of cfg, which needs list and watch on
-// secrets.
-func New(cfg *rest.Config) (*Watcher, error) { return NewOf(cfg, Secrets, "") }
-
-// Secrets is the resource that New watches.
+// Secrets is the resource of Secrets.
 var Secrets = corev1.SchemeGroupVersion.WithResource("secrets")
 
-// NewOf returns a watcher of a resource in one namespace; empty means all. The identity of
+// New returns a watcher of a resource in one namespace; empty means all. The identity of
 // cfg needs list and watch on it.
-func NewOf(cfg *rest.Config, resource schema.GroupVersionResource, namespace string) (*Watcher, error) {
+func New(cfg *rest.Config, resource schema.GroupVersionResource, namespace string) (*Watcher, error) {
 	client, err := metadata.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("making the client for changes of %s: %w", resource.Resource, err)
@@ -54,7 +50,7 @@ func NewOf(cfg *rest.Config, resource schema.GroupVersionResource, namespace str
 // at once.
 func (w *Watcher) Run(ctx context.Context, l Listener) {
 	cache.NewReflectorWithOptions(source{w.objects}, &metav1.PartialObjectMetadata{}, nothing{l}, cache.ReflectorOptions{
-		Name: "secretwatch", TypeDescription: "metadata of objects",
+		Name: "changewatch", TypeDescription: "metadata of objects",
 	}).RunWithContext(ctx)
 }
 
@@ -98,8 +94,8 @@ type nothing struct{ Listener }
 var _ cache.ReflectorStore = nothing{}
 
 func (n nothing) tell(object any) error {
-	if secret, ok := object.(metav1.Object); ok {
-		n.Changed(types.NamespacedName{Namespace: secret.GetNamespace(), Name: secret.GetName()}, secret.GetResourceVersion())
+	if o, ok := object.(metav1.Object); ok {
+		n.Changed(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}, o.GetResourceVersion())
 	}
 	return nil
 }
