@@ -4,6 +4,8 @@ import (
 	"context"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/warning"
@@ -11,32 +13,43 @@ import (
 	"github.com/certplane/certplane/internal/admission/certplane"
 )
 
-// acmeServer decides which users may write objects of the ACME server.
-type acmeServer struct {
+// byRights decides which users may write objects of certplane.dev that use the rights of others.
+type byRights struct {
 	*admission.Handler
-	checks *certplane.ACMEChecks
+	of    func(schema.GroupResource) bool
+	check func(context.Context, admission.Attributes, certplane.Request) (warnings []string, refusal *apierrors.StatusError)
 }
 
-var _ admission.ValidationInterface = &acmeServer{}
+var _ admission.ValidationInterface = &byRights{}
 
 func newACMEServer(authz authorizer.UnconditionalAuthorizer) admission.Interface {
-	return &acmeServer{
-		Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete),
-		checks:  certplane.NewACME(access{authz}.authorize),
+	checks := certplane.NewACME(access{authz}.authorize)
+	return &byRights{
+		admission.NewHandler(admission.Create, admission.Update, admission.Delete), certplane.IsACME,
+		func(ctx context.Context, a admission.Attributes, r certplane.Request) ([]string, *apierrors.StatusError) {
+			return checks.Validate(ctx, certplane.ACMEWrite{Request: r, Resource: a.GetResource().GroupResource(), Namespace: a.GetNamespace(), User: userOf(a)})
+		},
+	}
+}
+
+func newTrustBundle(authz authorizer.UnconditionalAuthorizer) admission.Interface {
+	return &byRights{
+		admission.NewHandler(admission.Create, admission.Update),
+		func(resource schema.GroupResource) bool { return resource == certplane.TrustBundles.GroupResource() },
+		func(ctx context.Context, a admission.Attributes, r certplane.Request) ([]string, *apierrors.StatusError) {
+			return nil, certplane.CheckTrustBundle(ctx, access{authz}.authorize, userOf(a), r)
+		},
 	}
 }
 
 // Validate implements admission.ValidationInterface.
-func (p *acmeServer) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if !certplane.IsACME(a.GetResource().GroupResource()) {
+func (p *byRights) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if !p.of(a.GetResource().GroupResource()) {
 		return nil
 	}
-	w := certplane.ACMEWrite{
-		Request:  certplane.Request{Operation: admissionv1.Operation(a.GetOperation()), Subresource: a.GetSubresource(), Name: a.GetName()},
-		Resource: a.GetResource().GroupResource(), Namespace: a.GetNamespace(), User: userOf(a),
-	}
-	w.Object, w.Old = readObjects(a)
-	warnings, refusal := p.checks.Validate(ctx, w)
+	r := certplane.Request{Operation: admissionv1.Operation(a.GetOperation()), Subresource: a.GetSubresource(), Name: a.GetName()}
+	r.Object, r.Old = readObjects(a)
+	warnings, refusal := p.check(ctx, a, r)
 	for _, text := range warnings {
 		warning.AddWarning(ctx, "", text)
 	}

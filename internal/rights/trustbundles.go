@@ -2,9 +2,8 @@ package rights
 
 import rbacv1 "k8s.io/api/rbac/v1"
 
-// WriteTrustBundles reads all Secrets, but only copies certificates. It may write every
-// ConfigMap, because its targets have any name, and every ClusterTrustBundle without a signer. In
-// "certplane serve" it may also write every Secret.
+// WriteTrustBundles reads all Secrets, but only copies certificates. It may write every ConfigMap,
+// ClusterTrustBundle without a signer and, if enabled, Secret: its targets have any name.
 var WriteTrustBundles = Controller{
 	Name: "trustbundles", Account: "trust-bundle-writer", Where: ByName, Groups: []string{certplane},
 	Doc:   "collects roots from the sources of TrustBundles in ConfigMaps, ClusterTrustBundles and, if enabled, Secrets",
@@ -36,7 +35,7 @@ func TrustRoles() []Role {
 		{Name: "certplane-trust-view", Doc: "reads TrustBundles in a namespace; part of `view`", Joins: toView, Rules: []rbacv1.PolicyRule{
 			allow(read, certplane, "trustbundles"),
 		}},
-		{Name: "certplane-trust-edit", Doc: "writes TrustBundles in a namespace, and with them ConfigMaps; part of `edit`", Joins: toEdit, Rules: []rbacv1.PolicyRule{
+		{Name: "certplane-trust-edit", Doc: "writes TrustBundles in a namespace, and with them ConfigMaps and, if enabled, Secrets; part of `edit`", Joins: toEdit, Rules: []rbacv1.PolicyRule{
 			allow(write, certplane, "trustbundles"),
 		}},
 	}

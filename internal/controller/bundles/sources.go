@@ -1,6 +1,7 @@
 package bundles
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/trustmanager"
@@ -64,12 +64,9 @@ func addPEM(set *truststore.Set, pem, problem string) error {
 
 // add adds the certificates of ConfigMaps or Secrets in the trust namespace.
 func (r *reconciler) add(ctx context.Context, set *truststore.Set, kind string, of *trustmanager.ObjectKeys) error {
-	selector := labels.Everything()
-	var err error
-	if of.Name == "" {
-		if selector, err = metav1.LabelSelectorAsSelector(of.Selector); err != nil {
-			return contentError{fmt.Errorf("failed to parse label selector as Selector for %s in namespace %s: %w", kind, r.TrustNamespace, err)}
-		}
+	selector, err := metav1.LabelSelectorAsSelector(cmp.Or(of.Selector, &metav1.LabelSelector{}))
+	if err != nil {
+		return contentError{fmt.Errorf("failed to parse label selector as Selector for %s in namespace %s: %w", kind, r.TrustNamespace, err)}
 	}
 	objects, err := trusttarget.Read(ctx, r.Client, corev1.SchemeGroupVersion.WithKind(kind), r.TrustNamespace, of.Name, client.MatchingLabelsSelector{Selector: selector})
 	switch {

@@ -48,10 +48,7 @@ func problemIn(err error) *problem {
 
 const reasonNotFound, reasonNotUsable, reasonNotAdmitted = "SourceNotFound", "SourceNotUsable", "ClusterTargetNotAdmitted"
 
-// errNotServed means that the API has no ClusterTrustBundles.
-var errNotServed = problemf("NotServed", "the API does not serve ClusterTrustBundles")
-
-// kind returns the version of a kind that the API serves.
+// kind returns the version of a kind that the API serves; empty if there is none.
 func (r *reconciler) kind(ctx context.Context, kind string) (schema.GroupVersionKind, error) {
 	version := corev1.SchemeGroupVersion
 	switch kind {
@@ -59,10 +56,7 @@ func (r *reconciler) kind(ctx context.Context, kind string) (schema.GroupVersion
 		version = cmv1.SchemeGroupVersion
 	case clusterTrustBundle:
 		served, err := worker.TrustBundles(r.Versions).Version(ctx)
-		if err == nil && served == "" {
-			err = errNotServed
-		}
-		if err != nil {
+		if err != nil || served == "" {
 			return schema.GroupVersionKind{}, err
 		}
 		version = schema.GroupVersion{Group: certificatesv1.GroupName, Version: served}
@@ -73,7 +67,7 @@ func (r *reconciler) kind(ctx context.Context, kind string) (schema.GroupVersion
 // find reads objects of a kind past the cache. A name and options limit the result.
 func (r *reconciler) find(ctx context.Context, kind, namespace, name string, options ...client.ListOption) ([]unstructured.Unstructured, error) {
 	of, err := r.kind(ctx, kind)
-	if err != nil {
+	if err != nil || of.Empty() {
 		return nil, err
 	}
 	found, err := trusttarget.Read(ctx, r.Client, of, namespace, name, options...)
@@ -140,7 +134,7 @@ func (p *pass) read(ctx context.Context, s v1alpha1.TrustSource, into *truststor
 		return p.readObjects(ctx, secret, s.Secret, into)
 	case s.ClusterTrustBundle != nil:
 		object, err := p.existing(ctx, clusterTrustBundle, "", s.ClusterTrustBundle.Name)
-		if err == nil && targetOf(object).Name != "" {
+		if err == nil {
 			err = p.checkCircle(ctx, targetOf(object))
 		}
 		if err != nil {
@@ -302,7 +296,7 @@ func (p *pass) readTrustBundle(ctx context.Context, name string, into *truststor
 // checkCircle returns a problem if the sources of a TrustBundle lead back to the one of the pass, so
 // that neither would ever lose a root.
 func (p *pass) checkCircle(ctx context.Context, first types.NamespacedName) error {
-	seen := map[types.NamespacedName]bool{}
+	seen := map[types.NamespacedName]bool{{}: true} // a ClusterTrustBundle that is not a target
 	for next := []types.NamespacedName{first}; len(next) > 0; next = next[1:] {
 		key, b := next[0], &v1alpha1.TrustBundle{}
 		if key == client.ObjectKeyFromObject(p.bundle) {
@@ -317,18 +311,17 @@ func (p *pass) checkCircle(ctx context.Context, first types.NamespacedName) erro
 			return err
 		}
 		for _, s := range b.Spec.Sources {
-			if s.TrustBundle != nil {
+			switch {
+			case s.TrustBundle != nil:
 				next = append(next, types.NamespacedName{Namespace: key.Namespace, Name: s.TrustBundle.Name})
-			}
-			if s.ClusterTrustBundle == nil {
-				continue
-			}
-			found, err := p.find(ctx, clusterTrustBundle, "", s.ClusterTrustBundle.Name)
-			if err != nil {
-				return err
-			}
-			for i := range found {
-				next = append(next, targetOf(&found[i]))
+			case s.ClusterTrustBundle != nil:
+				found, err := p.find(ctx, clusterTrustBundle, "", s.ClusterTrustBundle.Name)
+				if err != nil {
+					return err
+				}
+				for i := range found {
+					next = append(next, targetOf(&found[i]))
+				}
 			}
 		}
 	}

@@ -302,6 +302,17 @@ func TestBounds(t *testing.T) {
 	if w.get(t, target, w.namespace, "large"); subjects(target.Data["ca.crt"]) != "more root" {
 		t.Errorf("the target has %s", subjects(target.Data["ca.crt"]))
 	}
+	// 900 roots in PEM and four keystores are too large for one object.
+	ends := strings.Split(text.String(), "-----BEGIN")
+	w.configMap(t, "many", "-----BEGIN"+strings.Join(ends[1:901], "-----BEGIN"))
+	w.create(t, w.bundle(t, "stores", `[{"configMap": {"name": "many", "key": "ca.crt"}}], "target": {"configMap": {"formats": [
+		{"key": "a", "format": "JKS"}, {"key": "b", "format": "JKS"}, {"key": "c", "format": "JKS"}, {"key": "d", "format": "JKS"}]}}`))
+	if got := w.await(t, "stores", "TooLarge"); !strings.HasPrefix(got, `The ConfigMap "stores" would have `) || !strings.HasSuffix(got, " bytes: at most 921600 are possible.") {
+		t.Error(got)
+	}
+	if err := w.Delete(t.Context(), &v1alpha1.TrustBundle{ObjectMeta: w.named("stores")}); err != nil {
+		t.Fatal(err)
+	}
 	var all []*v1alpha1.TrustBundle
 	for i := range 50 {
 		all = append(all, w.bundle(t, fmt.Sprintf("m%02d", i), `[{"inLine": `+quoted(root.pem)+`}]`))

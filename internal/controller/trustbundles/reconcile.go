@@ -83,13 +83,15 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 	}
 	former, complete := p.former(stored, sources)
 	rules := p.rules()
-	roots, text := decide(former, sources, rules, p.now)
+	roots, certs := decide(former, sources, rules, p.now)
+	text := string(pki.EncodeCertificates(certs...))
 	if len(roots) > mostRoots || len(text) > mostPEM {
 		found = &problem{reason: "TooLarge", message: fmt.Sprintf("The sources have %d certificates of %d bytes: at most %d of %d bytes are possible", len(roots), len(text), mostRoots, mostPEM)}
 		for i := range sources { // former roots go as usual, and no new ones come
 			sources[i].Roots, sources[i].Failed = nil, true
 		}
-		roots, text = decide(former, sources, rules, p.now)
+		roots, certs = decide(former, sources, rules, p.now)
+		text = string(pki.EncodeCertificates(certs...))
 	}
 	switch {
 	case found != nil && !complete:
@@ -108,10 +110,6 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 			return 0, err
 		}
 	}
-	var certs []*x509.Certificate
-	for _, root := range roots {
-		certs = append(certs, root.Certificate)
-	}
 	digest := ""
 	failed, err := p.writeTargets(ctx, targets, certs, text)
 	switch {
@@ -129,7 +127,11 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 			}
 		}
 	}
-	found = cmp.Or(found, &problem{v1alpha1.TrustSynced, syncedMessage(targets)})
+	synced := fmt.Sprintf("The %s %q has the roots of all sources", targets[0].kind, targets[0].name)
+	if len(targets) > 1 {
+		synced = fmt.Sprintf("%d targets have the roots of all sources", len(targets))
+	}
+	found = cmp.Or(found, &problem{v1alpha1.TrustSynced, synced})
 	if next := trustbundle.Change(roots, rules); !next.IsZero() {
 		again = max(next.Sub(p.now), time.Second)
 	}
@@ -139,9 +141,8 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 	return again, p.report(ctx, found, digest)
 }
 
-// notAdmitted reports whether admission has not checked the author of the ClusterTrustBundle. The
-// first pass over a generation of the spec decides for the later ones: enabling the webhook does
-// not admit what was stored without it.
+// notAdmitted reports whether the author of a ClusterTrustBundle was not checked. The first pass over
+// a generation decides for the later ones: the webhook does not admit what was stored without it.
 func (p *pass) notAdmitted() bool {
 	c := meta.FindStatusCondition(p.bundle.Status.Conditions, v1alpha1.TrustSynced)
 	if c != nil && c.ObservedGeneration == p.bundle.Generation {
@@ -150,21 +151,13 @@ func (p *pass) notAdmitted() bool {
 	return !p.Admitted && p.bundle.Spec.Target != nil && p.bundle.Spec.Target.ClusterTrustBundle != nil
 }
 
-// syncedMessage describes targets that have all roots.
-func syncedMessage(targets []*target) string {
-	if len(targets) == 1 {
-		return fmt.Sprintf("The %s %q has the roots of all sources", targets[0].kind, targets[0].name)
-	}
-	return fmt.Sprintf("%d targets have the roots of all sources", len(targets))
-}
-
-// decide returns the next roots, and their certificates in PEM.
-func decide(former []trustbundle.Root, sources []trustbundle.Source, rules trustbundle.Rules, now time.Time) (roots []trustbundle.Root, text string) {
+// decide returns the next roots, and their certificates.
+func decide(former []trustbundle.Root, sources []trustbundle.Source, rules trustbundle.Rules, now time.Time) (roots []trustbundle.Root, certs []*x509.Certificate) {
 	roots = trustbundle.Next(former, sources, rules, now)
 	for _, root := range roots {
-		text += string(pki.EncodeCertificates(root.Certificate))
+		certs = append(certs, root.Certificate)
 	}
-	return roots, text
+	return roots, certs
 }
 
 // tooMany returns a problem if the namespace has as many older TrustBundles as it may have.

@@ -7,8 +7,8 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -39,13 +39,11 @@ type target struct {
 // targets returns the targets of the TrustBundle, at least one.
 func (p *pass) targets() (all []*target) {
 	to := ptr.Deref(p.bundle.Spec.Target, v1alpha1.TrustTarget{ConfigMap: &v1alpha1.TrustKeys{}})
-	add := func(kind string, keys *v1alpha1.TrustKeys) {
+	for i, keys := range []*v1alpha1.TrustKeys{to.ConfigMap, to.Secret} {
 		if keys != nil {
-			all = append(all, &target{kind: kind, namespace: p.bundle.Namespace, name: cmp.Or(keys.Name, p.bundle.Name), key: cmp.Or(keys.Key, "ca.crt"), formats: keys.Formats})
+			all = append(all, &target{kind: []string{configMap, secret}[i], namespace: p.bundle.Namespace, name: cmp.Or(keys.Name, p.bundle.Name), key: cmp.Or(keys.Key, "ca.crt"), formats: keys.Formats})
 		}
 	}
-	add(configMap, to.ConfigMap)
-	add(secret, to.Secret)
 	if to.ClusterTrustBundle != nil {
 		all = append(all, &target{kind: clusterTrustBundle, name: to.ClusterTrustBundle.Name})
 	}
@@ -56,7 +54,11 @@ func (p *pass) targets() (all []*target) {
 // object of a namespace cannot own it, so labels name the owner.
 func targetOf(object *unstructured.Unstructured) types.NamespacedName {
 	labels := object.GetLabels()
-	return types.NamespacedName{Namespace: labels[v1alpha1.TrustNamespaceLabel], Name: labels[v1alpha1.TrustBundleLabel]}
+	namespace, name := labels[v1alpha1.TrustNamespaceLabel], labels[v1alpha1.TrustBundleLabel]
+	if namespace == "" || name == "" {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
 // controls reports whether the TrustBundle controls an object.
@@ -87,8 +89,8 @@ func digestOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// writeTargets has each target contain the roots. One that fails does not stop the others. problem
-// is the first failure that a change of the TrustBundle or another object must solve.
+// writeTargets has each target contain the roots. One that fails does not stop the others. found is
+// the first failure that a change of an object must solve.
 func (p *pass) writeTargets(ctx context.Context, all []*target, roots []*x509.Certificate, text string) (found *problem, err error) {
 	for _, t := range all {
 		failed := p.write(ctx, t, roots, text)
@@ -115,6 +117,9 @@ func (p *pass) write(ctx context.Context, t *target, roots []*x509.Certificate, 
 		return problemf("SecretTargetsDisabled", "Secrets are not written here: remove spec.target.secret, or ask the administrator to set trustBundles.secretTargets")
 	case t.stored == nil:
 		kind, err := p.kind(ctx, t.kind)
+		if err == nil && kind.Empty() {
+			err = problemf("NotServed", "The API does not serve ClusterTrustBundles: remove spec.target.clusterTrustBundle")
+		}
 		if err != nil {
 			return err
 		}
@@ -125,21 +130,19 @@ func (p *pass) write(ctx context.Context, t *target, roots []*x509.Certificate, 
 			wanted.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(p.bundle, v1alpha1.GroupVersion.WithKind(trustBundle))})
 		}
 	case !p.controls(t.stored):
-		field := map[string]string{configMap: "configMap", secret: "secret", clusterTrustBundle: "clusterTrustBundle"}[t.kind]
+		field := strings.ToLower(t.kind[:1]) + t.kind[1:]
 		return problemf("TargetTaken", "The %s %q exists, and this TrustBundle does not control it: delete it, or set another spec.target.%s.name", t.kind, t.name, field)
 	default:
 		wanted = t.stored.DeepCopy()
 	}
-	labels, annotations := map[string]string{}, map[string]string{}
-	maps.Copy(labels, wanted.GetLabels())
-	maps.Copy(annotations, wanted.GetAnnotations())
-	labels[v1alpha1.TrustBundleLabel], annotations[v1alpha1.TrustDigestAnnotation] = p.bundle.Name, digestOf(text)
-	if t.kind == clusterTrustBundle {
-		labels[v1alpha1.TrustNamespaceLabel] = p.bundle.Namespace
+	err := cmp.Or(
+		unstructured.SetNestedField(wanted.Object, p.bundle.Name, "metadata", "labels", v1alpha1.TrustBundleLabel),
+		unstructured.SetNestedField(wanted.Object, digestOf(text), "metadata", "annotations", v1alpha1.TrustDigestAnnotation),
+	)
+	if err == nil && t.kind == clusterTrustBundle {
+		err = unstructured.SetNestedField(wanted.Object, p.bundle.Namespace, "metadata", "labels", v1alpha1.TrustNamespaceLabel)
 	}
-	wanted.SetLabels(labels)
-	wanted.SetAnnotations(annotations)
-	if err := t.fill(wanted, roots, text); err != nil {
+	if err = cmp.Or(err, t.fill(wanted, roots, text)); err != nil {
 		return err
 	}
 	if t.stored != nil && equality.Semantic.DeepEqual(t.stored.Object, wanted.Object) {
@@ -155,7 +158,7 @@ func (p *pass) write(ctx context.Context, t *target, roots []*x509.Certificate, 
 	return p.Client.Update(ctx, wanted, client.FieldOwner(Component))
 }
 
-// fill sets the content of a target.
+// fill sets the content of a target that has the former content.
 func (t *target) fill(wanted *unstructured.Unstructured, roots []*x509.Certificate, text string) error {
 	if t.kind == clusterTrustBundle {
 		wanted.Object["spec"] = map[string]any{"trustBundle": text}
@@ -163,11 +166,7 @@ func (t *target) fill(wanted *unstructured.Unstructured, roots []*x509.Certifica
 	}
 	stores, size := map[string][]byte{}, len(text)
 	for _, format := range t.formats {
-		former := ""
-		if t.stored != nil {
-			former = contents(t.stored)[format.Key]
-		}
-		store, err := keystore(format, roots, []byte(former))
+		store, err := keystore(format, roots, []byte(contents(wanted)[format.Key]))
 		if err != nil {
 			return problemf("Sync"+t.kind+"TargetFailed", "Cannot encode the keystore %q: %v", format.Key, err)
 		}
@@ -176,13 +175,11 @@ func (t *target) fill(wanted *unstructured.Unstructured, roots []*x509.Certifica
 	if size > mostBytes {
 		return problemf("TooLarge", "The %s %q would have %d bytes: at most %d are possible", t.kind, t.name, size, mostBytes)
 	}
-	if err := trusttarget.SetData(wanted, map[string]string{t.key: text}, stores); err != nil {
-		return err
-	}
+	err := trusttarget.SetData(wanted, map[string]string{t.key: text}, stores)
 	if len(stores) == 0 {
 		delete(wanted.Object, "binaryData") // as the API returns it
 	}
-	return nil
+	return err
 }
 
 // keystore returns a keystore of the roots: the former one if it is equal but for its random numbers.
@@ -197,22 +194,13 @@ func keystore(format v1alpha1.TrustFormat, roots []*x509.Certificate, former []b
 	return keystorefile.RootsPKCS12(roots, profile, format.Password)
 }
 
-// prune deletes the objects that the TrustBundle controls, except the targets to keep. Those in its
-// namespace are deleted with it anyway.
+// prune deletes the objects that the TrustBundle controls, except the targets to keep.
 func (p *pass) prune(ctx context.Context, keep []*target) (err error) {
-	kinds := []string{configMap, clusterTrustBundle}
-	if p.Settings.SecretTargets {
-		kinds = append(kinds, secret)
-	}
-	for _, kind := range kinds {
-		namespace := p.bundle.Namespace
-		if kind == clusterTrustBundle {
-			namespace = ""
-		}
-		all, failed := p.find(ctx, kind, namespace, "", client.MatchingLabels{v1alpha1.TrustBundleLabel: p.bundle.Name})
-		if failed == errNotServed {
+	for kind, namespace := range map[string]string{configMap: p.bundle.Namespace, secret: p.bundle.Namespace, clusterTrustBundle: ""} {
+		if kind == secret && !p.Settings.SecretTargets {
 			continue
 		}
+		all, failed := p.find(ctx, kind, namespace, "", client.MatchingLabels{v1alpha1.TrustBundleLabel: p.bundle.Name})
 		for i := range all {
 			kept := slices.ContainsFunc(keep, func(t *target) bool { return t.kind == kind && t.name == all[i].GetName() })
 			if failed == nil && !kept && p.controls(&all[i]) {

@@ -273,6 +273,13 @@ func TestTrustBundleAsSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.awaitRoots(t, "second", b) // without an overlap
+	// A ClusterTrustBundle among the sources of the other one is not a circle.
+	c := newCA(t, "c")
+	w.create(t, &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Spec: certificatesv1.ClusterTrustBundleSpec{TrustBundle: c.pem}})
+	w.change(t, "first", func(b *v1alpha1.TrustBundle) {
+		b.Spec.Sources = w.bundle(t, "first", `[{"clusterTrustBundle": {"name": "`+w.namespace+`"}}]`).Spec.Sources
+	})
+	w.awaitRoots(t, "second", c)
 	stored := &v1alpha1.TrustBundle{}
 	w.get(t, stored, w.namespace, "second")
 	if text, err := json.Marshal(stored.Status); err != nil || strings.Contains(string(text), "evil") {

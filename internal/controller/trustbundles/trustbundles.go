@@ -208,6 +208,8 @@ func (r *reconciler) wakeOwners(ctx context.Context) {
 		worker.CannotWake(ctx, err, "Cannot find the owners of ClusterTrustBundles")
 	}
 	for i := range targets {
-		r.queue.AddAfter(reconcile.Request{NamespacedName: targetOf(&targets[i])}, collectFor)
+		if owner := targetOf(&targets[i]); owner.Name != "" {
+			r.queue.AddAfter(reconcile.Request{NamespacedName: owner}, collectFor)
+		}
 	}
 }

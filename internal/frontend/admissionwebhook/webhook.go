@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/admission/certmanager"
 	"github.com/certplane/certplane/internal/admission/certplane"
 	"github.com/certplane/certplane/internal/admission/certpolicy"
@@ -117,24 +118,8 @@ func (h *Handler) mutate(_ context.Context, review *admissionv1.AdmissionRequest
 }
 
 func (h *Handler) validate(ctx context.Context, review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	resource := schema.GroupVersionResource(review.Resource).GroupResource()
-	switch {
-	case resource == certplane.Resource.GroupResource():
-		return validateCertplane(review, func(r certplane.Request) ([]string, *apierrors.StatusError) {
-			return nil, h.signers.Validate(ctx, r)
-		})
-	case certplane.IsACME(resource):
-		return validateCertplane(review, func(r certplane.Request) ([]string, *apierrors.StatusError) {
-			return h.acme.Validate(ctx, certplane.ACMEWrite{Request: r, Resource: resource, Namespace: review.Namespace, User: review.UserInfo})
-		})
-	case resource == certplane.Revocations.GroupResource():
-		return validateCertplane(review, func(r certplane.Request) ([]string, *apierrors.StatusError) {
-			return h.revokes.Validate(ctx, certplane.RevocationWrite{Request: r, User: review.UserInfo})
-		})
-	case resource == certplane.TrustBundles.GroupResource():
-		return validateCertplane(review, func(r certplane.Request) ([]string, *apierrors.StatusError) {
-			return nil, certplane.CheckTrustBundle(ctx, certplane.Authorize(h.authorize), review.UserInfo, r)
-		})
+	if review.Resource.Group == v1alpha1.GroupName {
+		return h.validateCertplane(ctx, review)
 	}
 	if review.Resource.Group == trustmanager.GroupName {
 		return validateBundle(review)
@@ -152,19 +137,30 @@ func (h *Handler) validate(ctx context.Context, review *admissionv1.AdmissionReq
 	return response
 }
 
-// validateCertplane answers a review of certplane.dev by a check.
-func validateCertplane(review *admissionv1.AdmissionRequest, check func(certplane.Request) ([]string, *apierrors.StatusError)) *admissionv1.AdmissionResponse {
+func (h *Handler) validateCertplane(ctx context.Context, review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	r := certplane.Request{Operation: review.Operation, Subresource: review.SubResource, Name: review.Name}
 	var err error
 	if r.Object, r.Old, err = objects(review); err != nil {
 		return denied(err)
 	}
-	warnings, refusal := check(r)
-	response := &admissionv1.AdmissionResponse{Allowed: true}
-	if refusal != nil {
-		response = &admissionv1.AdmissionResponse{Result: &refusal.ErrStatus}
+	response := &admissionv1.AdmissionResponse{}
+	var refusal *apierrors.StatusError
+	switch resource := schema.GroupVersionResource(review.Resource).GroupResource(); {
+	case resource == certplane.Resource.GroupResource():
+		refusal = h.signers.Validate(ctx, r)
+	case certplane.IsACME(resource):
+		response.Warnings, refusal = h.acme.Validate(ctx, certplane.ACMEWrite{Request: r, Resource: resource, Namespace: review.Namespace, User: review.UserInfo})
+	case resource == certplane.Revocations.GroupResource():
+		response.Warnings, refusal = h.revokes.Validate(ctx, certplane.RevocationWrite{Request: r, User: review.UserInfo})
+	case resource == certplane.TrustBundles.GroupResource():
+		refusal = certplane.CheckTrustBundle(ctx, certplane.Authorize(h.authorize), review.UserInfo, r)
+	default:
+		_, err := request(review) // there is no check
+		return denied(err)
 	}
-	response.Warnings = warnings
+	if response.Allowed = refusal == nil; refusal != nil {
+		response.Result = &refusal.ErrStatus
+	}
 	return response
 }
 

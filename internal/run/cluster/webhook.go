@@ -132,8 +132,7 @@ func (c Config) AdmitsTrustBundles() bool {
 
 // reachable reports whether the webhook is served by default for more than cert-manager.io.
 func (c Config) reachable() bool {
-	inPod := c.ClientConnection.Kubeconfig == ""
-	return c.Webhook.Serve == serveAuto && (inPod || c.AdmitsCertManager())
+	return c.Webhook.Serve == serveAuto && (c.ClientConnection.Kubeconfig == "" || c.AdmitsCertManager())
 }
 
 // AdmitsPolicies reports whether the webhook decides by certificate policies,

@@ -5,5 +5,5 @@
 {{- end }}
 {{- define "certplane.servesWebhook" -}}
 {{- $chosen := include "certplane.chosen" . | fromJson -}}
-{{- include "certplane.oneOf" (list $chosen "signers" "issuers" "certificaterequests" "certificatesigningrequests" "certificaterequests-approver" "certificates" "orders" "challenges" "bundles" "ingress-shim" "gateway-shim") -}}
+{{- include "certplane.oneOf" (list $chosen "signers" "issuers" "certificaterequests" "certificatesigningrequests" "certificaterequests-approver" "certificates" "orders" "challenges" "bundles" "ingress-shim" "gateway-shim" "trustbundles") -}}
 {{- end }}
