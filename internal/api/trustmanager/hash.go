@@ -1,0 +1,33 @@
+package trustmanager
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// TargetHash returns the hash of the content of a target as trust-manager computes it, and as it
+// did up to v0.24, without the profile of PKCS#12. Keystores are not part of it, because each
+// encoding of one differs.
+func TargetHash(pem string, formats AdditionalFormats, metadata TargetMetadata) (hash, former string) {
+	before, profile, after := pem, "", ""
+	if formats.JKS != nil {
+		before += formats.JKS.Password
+	}
+	if formats.PKCS12 != nil {
+		before, profile = before+formats.PKCS12.PasswordText(), string(formats.PKCS12.Profile)
+	}
+	for _, pairs := range []map[string]string{metadata.Annotations, metadata.Labels} {
+		for _, key := range slices.Sorted(maps.Keys(pairs)) {
+			after += key + pairs[key]
+		}
+	}
+	return digest(before, profile, after), digest(before, after)
+}
+
+func digest(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "")))
+	return hex.EncodeToString(sum[:])
+}
