@@ -304,6 +304,18 @@ func TestDropInBundles(t *testing.T) {
 			t.Errorf("%s of certplane\n%s\nof trust-manager\n%s", name, after[name], text)
 		}
 	}
+	d.idle(t, ours)
+	patches := map[string]int{}
+	for _, w := range d.writes(t) {
+		if w.verb == "patch" && (w.resource == "configmaps" || w.resource == "secrets") && d.ofUsers(w.namespace, w.name) {
+			patches[w.resource+" "+w.namespace+"/"+w.name]++
+		}
+	}
+	for name := range before {
+		if patches[name] != 1 {
+			t.Errorf("%s was patched %d times", name, patches[name])
+		}
+	}
 	d.giveBack(t, ours)
 }
 
