@@ -9,11 +9,10 @@ import (
 
 // Labels that add a role's rules to another role.
 const (
-	toAdmin = "rbac.authorization.k8s.io/aggregate-to-admin"
-	toEdit  = "rbac.authorization.k8s.io/aggregate-to-edit"
-	toView  = "rbac.authorization.k8s.io/aggregate-to-view"
-	// toClusterReader is of OpenShift, where cert-manager and trust-manager add theirs.
-	toClusterReader = "rbac.authorization.k8s.io/aggregate-to-cluster-reader"
+	toAdmin         = "rbac.authorization.k8s.io/aggregate-to-admin"
+	toEdit          = "rbac.authorization.k8s.io/aggregate-to-edit"
+	toView          = "rbac.authorization.k8s.io/aggregate-to-view"
+	toClusterReader = "rbac.authorization.k8s.io/aggregate-to-cluster-reader" // of OpenShift
 )
 
 // Role is a ClusterRole for users.

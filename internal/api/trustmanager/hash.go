@@ -2,10 +2,9 @@ package trustmanager
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
+	"fmt"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // TargetHash returns the hash of the content of a target as trust-manager computes it, and as it
@@ -24,10 +23,6 @@ func TargetHash(pem string, formats AdditionalFormats, metadata TargetMetadata) 
 			after += key + pairs[key]
 		}
 	}
-	return digest(before, profile, after), digest(before, after)
-}
-
-func digest(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "")))
-	return hex.EncodeToString(sum[:])
+	digest := func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+	return digest(before + profile + after), digest(before + after)
 }

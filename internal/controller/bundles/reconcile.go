@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -93,15 +94,9 @@ type target struct {
 	stored   *metav1.PartialObjectMetadata
 }
 
-// id identifies the object among the targets of a Bundle.
-func (t target) id() string { return t.kind + " " + t.NamespacedName.String() }
-
 // version returns the version in the cache, "" if the object is not there.
 func (t target) version() string {
-	if t.stored == nil {
-		return ""
-	}
-	return t.stored.ResourceVersion
+	return ptr.Deref(t.stored, metav1.PartialObjectMetadata{}).ResourceVersion
 }
 
 // targets returns the targets of a Bundle, sorted by kind and namespace.

@@ -26,8 +26,7 @@ import (
 // writesAtOnce is how many targets of a Bundle are written at the same time.
 const writesAtOnce = 8
 
-// cacheDelay is how long a target that was written is not written again while the cache shows its
-// former version.
+// cacheDelay is how long a target is not written again while the cache shows its former version.
 const cacheDelay = 5 * time.Second
 
 // unseen is a write of a hash and keys to a target that had a version, "" if it did not exist. Events
@@ -55,18 +54,18 @@ func (r *reconciler) write(ctx context.Context, b *trustmanager.Bundle, set *tru
 		if states[t.kind].isOf(t.stored, b) {
 			return true
 		}
-		write := writes[t.id()]
+		write := writes[t.kind+t.String()]
 		if write.version != t.version() || write.hash != states[t.kind].hash || write.keys != states[t.kind].keys || !r.Clock.Now().Before(write.until) {
 			return false
 		}
-		waits[t.id()] = write
+		waits[t.kind+t.String()] = write
 		return true
 	})
 	o := r.synced(b)
-	if len(waits) > 0 {
+	switch {
+	case len(waits) > 0:
 		o.again = cacheDelay
-	}
-	if len(due) == 0 && len(waits) == 0 {
+	case len(due) == 0:
 		r.forget(b.Name)
 	}
 	if len(due) == 0 {
@@ -104,7 +103,7 @@ func (r *reconciler) write(ctx context.Context, b *trustmanager.Bundle, set *tru
 	for i, t := range due {
 		if errs[i] == nil {
 			o.written = true
-			waits[t.id()] = unseen{t.version(), states[t.kind].hash, states[t.kind].keys, r.Clock.Now().Add(cacheDelay)}
+			waits[t.kind+t.String()] = unseen{t.version(), states[t.kind].hash, states[t.kind].keys, r.Clock.Now().Add(cacheDelay)}
 		}
 		// A namespace that is being deleted needs no target.
 		if err := errs[i]; err != nil && !apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
