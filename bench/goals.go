@@ -66,6 +66,9 @@ func goalsOf(r *results) []goal {
 	if r.Revocation != nil {
 		all = append(all, r.Revocation.goals()...)
 	}
+	for _, t := range r.Trust {
+		all = append(all, t.goals()...)
+	}
 	if p := r.Policies; p != nil {
 		all = append(all,
 			goal{What: "requests with policies: rate", Unit: "of without", Is: p.Rate, Limit: 0.9, AtLeast: true},

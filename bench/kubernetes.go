@@ -25,19 +25,27 @@ import (
 // replaces.
 var kubernetesPeers = []string{"etcd", "kube-apiserver", "kube-controller-manager"}
 
+// adminKubeconfig is the file with all rights, in the folder of a control plane.
+const adminKubeconfig = "admin.kubeconfig"
+
 const day = 24 * time.Hour
 
 // startKubernetes starts a control plane with every limit on its controllers
 // removed, as fast as it can be configured.
 func startKubernetes(ctx context.Context, opts options) (*system, error) {
+	return startControlPlane(ctx, opts, nil, (*controlPlane).startControllerManager)
+}
+
+// startControlPlane starts etcd, kube-apiserver with more flags, and other components.
+func startControlPlane(ctx context.Context, opts options, flags []string, others ...func(*controlPlane, context.Context) error) (*system, error) {
 	return startSystem(kubernetesSystem, func(s *system) error {
-		k := &controlPlane{system: s, assets: opts.assets}
+		k := &controlPlane{system: s, assets: opts.assets, flags: flags}
 		if err := k.makePKI(); err != nil {
 			return fmt.Errorf("making the certificates of Kubernetes: %w", err)
 		}
 		begin := time.Now()
-		for _, start := range []func(context.Context) error{k.startEtcd, k.startAPIServer, k.startControllerManager} {
-			if err := start(ctx); err != nil {
+		for _, start := range append([]func(*controlPlane, context.Context) error{(*controlPlane).startEtcd, (*controlPlane).startAPIServer}, others...) {
+			if err := start(k, ctx); err != nil {
 				return err
 			}
 		}
@@ -49,6 +57,7 @@ func startKubernetes(ctx context.Context, opts options) (*system, error) {
 type controlPlane struct {
 	*system
 	assets  string
+	flags   []string // of kube-apiserver
 	etcdURL string
 }
 
@@ -129,7 +138,7 @@ func (k *controlPlane) startEtcd(context.Context) error {
 		return err
 	}
 	k.etcdURL = "http://" + client
-	return k.run("etcd", "--data-dir=etcd",
+	return k.run("etcd", "--data-dir=etcd", "--quota-backend-bytes=8589934592", // the most that etcd recommends
 		"--listen-client-urls="+k.etcdURL, "--advertise-client-urls="+k.etcdURL,
 		"--listen-peer-urls=http://"+peer, "--initial-advertise-peer-urls=http://"+peer, "--initial-cluster=default=http://"+peer,
 	)
@@ -145,20 +154,23 @@ func (k *controlPlane) startAPIServer(ctx context.Context) error {
 		return err
 	}
 	k.admin.Host = "https://" + address
-	err = k.run("kube-apiserver",
-		"--etcd-servers="+k.etcdURL,
-		"--bind-address=127.0.0.1", "--secure-port="+port,
-		"--tls-cert-file="+k.path("apiserver.crt"), "--tls-private-key-file="+k.path("apiserver.key"),
-		"--client-ca-file="+k.path("ca.crt"),
+	err = k.run("kube-apiserver", append([]string{
+		"--etcd-servers=" + k.etcdURL,
+		"--bind-address=127.0.0.1", "--secure-port=" + port,
+		"--tls-cert-file=" + k.path("apiserver.crt"), "--tls-private-key-file=" + k.path("apiserver.key"),
+		"--client-ca-file=" + k.path("ca.crt"),
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file="+k.path("tokens.key"), "--service-account-signing-key-file="+k.path("tokens.key"),
+		"--service-account-key-file=" + k.path("tokens.key"), "--service-account-signing-key-file=" + k.path("tokens.key"),
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--authorization-mode=RBAC",
-	)
+	}, k.flags...)...)
 	if err != nil {
 		return err
 	}
-	return k.awaitHealth(ctx, "kube-apiserver", k.admin, "/readyz")
+	if err := k.awaitHealth(ctx, "kube-apiserver", k.admin, "/readyz"); err != nil {
+		return err
+	}
+	return writeKubeconfig(k.path(adminKubeconfig), k.admin)
 }
 
 func (k *controlPlane) startControllerManager(ctx context.Context) error {
@@ -170,10 +182,7 @@ func (k *controlPlane) startControllerManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kubeconfig := k.path("admin.kubeconfig")
-	if err := writeKubeconfig(kubeconfig, k.admin); err != nil {
-		return err
-	}
+	kubeconfig := k.path(adminKubeconfig)
 	err = k.run("kube-controller-manager",
 		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--controllers=certificatesigningrequest-signing-controller",

@@ -68,6 +68,7 @@ var parts = []part{
 	{"console", "pages of the console while many requests wait", onCertplane(measureConsole), false},
 	{"policies", "requests without and with certificate policies", onCertplane(measurePolicies), false},
 	{"revocation", "how soon and at what cost certificates are revoked, one by one and by the hundred thousand", measureRevocation, false},
+	{"trust", "targets of Bundles, also with trust-manager, and of TrustBundles", measureTrust, false},
 	{"growth", "one more object, a certificate, and a second at rest, by the number of stored objects", measureGrowth, false},
 }
 

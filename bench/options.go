@@ -43,6 +43,7 @@ type options struct {
 	policies      policyLoad
 	revocation    revocationLoad
 	growth        growthLoad
+	trust         trustLoad
 	settle, limit time.Duration
 	// calm is how long a server idles after the load of the part memory.
 	calm time.Duration
@@ -79,6 +80,9 @@ func parseFlags() options {
 	flag.IntVar(&opts.revocation.single, "revocations", 600, "How many certificates are revoked one by one there, in each of two rounds.")
 	flag.IntVar(&opts.revocation.reviews, "reviews", 10000, "How many reviews its webhook answers there, 1,000 a second.")
 	flag.IntVar(&opts.revocation.records, "revocation-records", 1000000, "How many records there are there when one selection revokes half of them.")
+	flag.IntVar(&opts.trust.namespaces, "bundle-namespaces", 5000, "How many namespaces have a target of one Bundle in the part trust; 0 leaves Bundles out.")
+	flag.IntVar(&opts.trust.roots, "bundle-roots", 140, "How many roots the Bundle has.")
+	flag.IntVar(&opts.trust.trustBundles, "trust-bundles", 2000, "How many TrustBundles there are in the part trust; 0 leaves them out.")
 	flag.StringVar(&opts.growth.kinds, "growth-kinds", grownNames(), "The kinds of objects whose number grows in the part growth.")
 	flag.StringVar(&opts.growth.sizes, "growth", "500,5000", "How many of them are stored at each measurement.")
 	flag.DurationVar(&opts.settle, "settle", 10*time.Second, "How long a server idles before its idle memory is read, and after each round.")

@@ -38,6 +38,8 @@ type results struct {
 	Console *consoleResult `json:"console,omitempty"`
 	// Policies is what policies cost.
 	Policies *policiesResult `json:"policies,omitempty"`
+	// Trust is what targets of Bundles and TrustBundles cost.
+	Trust []trustResult `json:"trust,omitempty"`
 	// Missing is the reason why Kubernetes was not measured.
 	Missing string `json:"missing,omitempty"`
 	Goals   []goal `json:"goals,omitempty"`
@@ -183,7 +185,7 @@ func (r *results) writeTable(out io.Writer) error {
 	writeSigning(out, r.Signing)
 	return errors.Join(
 		r.writeSystems(out), writeLoads(out, "pods", r.Pods), writeLoads(out, "Certificates", r.Certificates), writeACME(out, r.ACME), writeFloods(out, r.Floods),
-		r.Secrets.write(out), r.Console.write(out), r.Inventory.write(out), r.Revocation.write(out), r.Policies.write(out), writeGoals(out, r.Goals), writeComparisons(out, r.Compared),
+		r.Secrets.write(out), r.Console.write(out), r.Inventory.write(out), r.Revocation.write(out), r.Policies.write(out), writeTrust(out, r.Trust), writeGoals(out, r.Goals), writeComparisons(out, r.Compared),
 	)
 }
 

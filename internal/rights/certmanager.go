@@ -217,6 +217,14 @@ func BundleTargetRules(allSecrets bool, secrets ...string) []rbacv1.PolicyRule {
 	return rules
 }
 
+// BundleRoles returns the rights of users of Bundles. Bundles are of the whole cluster, so none of
+// them is part of the roles in namespaces, as in trust-manager's chart.
+func BundleRoles() []Role {
+	return []Role{{Name: "trust-manager-cluster-view", Doc: "reads Bundles", Joins: toClusterReader, Rules: []rbacv1.PolicyRule{
+		allow(read, trustManager, "bundles"),
+	}}}
+}
+
 // WebhookAccount serves the admission webhook in clusters: it checks which
 // users may approve, looks for other Signers, and keeps the webhook's
 // certificate.

@@ -9,9 +9,10 @@ import (
 
 // Labels that add a role's rules to another role.
 const (
-	toAdmin = "rbac.authorization.k8s.io/aggregate-to-admin"
-	toEdit  = "rbac.authorization.k8s.io/aggregate-to-edit"
-	toView  = "rbac.authorization.k8s.io/aggregate-to-view"
+	toAdmin         = "rbac.authorization.k8s.io/aggregate-to-admin"
+	toEdit          = "rbac.authorization.k8s.io/aggregate-to-edit"
+	toView          = "rbac.authorization.k8s.io/aggregate-to-view"
+	toClusterReader = "rbac.authorization.k8s.io/aggregate-to-cluster-reader" // of OpenShift
 )
 
 // Role is a ClusterRole for users.
@@ -30,7 +31,7 @@ type Role struct {
 // Roles returns the roles for people and external programs. No user has one by default,
 // except through Bindings.
 func Roles() []Role {
-	return slices.Concat(userRoles(), certificateRoles(), peopleRoles(), PolicyRoles(), ACMERoles(), InventoryRoles(), CertManagerRoles(), TrustRoles())
+	return slices.Concat(userRoles(), certificateRoles(), peopleRoles(), PolicyRoles(), ACMERoles(), InventoryRoles(), CertManagerRoles(), BundleRoles(), TrustRoles())
 }
 
 // userRoles returns the roles that are not about certificates.
@@ -314,7 +315,7 @@ func CertManagerRoles() []Role {
 			allow("delete deletecollection patch update", acme, "challenges"),
 			allow("delete deletecollection", acme, "orders"),
 		}},
-		{Name: "cert-manager-cluster-view", Doc: "reads ClusterIssuers", Rules: []rbacv1.PolicyRule{
+		{Name: "cert-manager-cluster-view", Doc: "reads ClusterIssuers", Joins: toClusterReader, Rules: []rbacv1.PolicyRule{
 			allow(read, certManager, "clusterissuers"),
 		}},
 		// For approvers of requests to all issuers of this API.

@@ -304,6 +304,21 @@ func TestDropInBundles(t *testing.T) {
 			t.Errorf("%s of certplane\n%s\nof trust-manager\n%s", name, after[name], text)
 		}
 	}
+	d.idle(t, ours)
+	patches := map[string]int{}
+	for _, w := range d.writes(t) {
+		if w.verb == "patch" && (w.resource == "configmaps" || w.resource == "secrets") && d.ofUsers(w.namespace, w.name) {
+			patches[w.resource+" "+w.namespace+"/"+w.name]++
+		}
+	}
+	if len(patches) == 0 {
+		t.Error("no target was patched")
+	}
+	for name, count := range patches {
+		if count > 1 {
+			t.Errorf("%s was patched %d times", name, count)
+		}
+	}
 	d.giveBack(t, ours)
 }
 

@@ -98,8 +98,14 @@ type reconciler struct {
 	// hold that of Secrets, by the entry of Settings.SecretTargets.
 	objects cache.Cache
 	secrets map[string]cache.Cache
-	// encoded are the keystores that are being written, by the name of the Bundle.
-	encoded sync.Map
+	// encoded are the keystores that are being written, and unseen the writes that the cache may
+	// not show yet, both by the name of the Bundle.
+	encoded, unseen sync.Map
+}
+
+func (r *reconciler) forget(bundle string) {
+	r.encoded.Delete(bundle)
+	r.unseen.Delete(bundle)
 }
 
 // work runs the controller until ctx ends.

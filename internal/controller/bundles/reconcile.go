@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -41,7 +42,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	b := &trustmanager.Bundle{}
 	err := r.Client.Get(ctx, request.NamespacedName, b)
 	if err != nil || b.DeletionTimestamp != nil { // the garbage collector deletes the targets
-		r.encoded.Delete(request.Name)
+		r.forget(request.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	o := r.sync(ctx, b)
@@ -87,6 +88,11 @@ type target struct {
 	// does not exist.
 	template *trustmanager.TargetTemplate
 	stored   *metav1.PartialObjectMetadata
+}
+
+// version returns the version in the cache, "" if the object is not there.
+func (t target) version() string {
+	return ptr.Deref(t.stored, metav1.PartialObjectMetadata{}).ResourceVersion
 }
 
 // targets returns the targets of a Bundle, sorted by kind and namespace.
@@ -142,7 +148,7 @@ func (r *reconciler) secretsOf(b *trustmanager.Bundle) cache.Cache {
 }
 
 // synced describes that all targets are up to date.
-func (r *reconciler) synced(b *trustmanager.Bundle, written bool) outcome {
+func (r *reconciler) synced(b *trustmanager.Bundle) outcome {
 	all, of := "all ", ""
 	if selector, err := selectorOf(b); err == nil && !selector.Empty() {
 		all, of = "", " that match this label selector: "+selector.String()
@@ -150,7 +156,7 @@ func (r *reconciler) synced(b *trustmanager.Bundle, written bool) outcome {
 	if len(r.Settings.TargetNamespaces) > 0 {
 		all += "allowed "
 	}
-	return outcome{reason: trustmanager.ConditionSynced, message: "Successfully synced Bundle to " + all + "namespaces" + of, written: written}
+	return outcome{reason: trustmanager.ConditionSynced, message: "Successfully synced Bundle to " + all + "namespaces" + of}
 }
 
 // report writes the outcome into the status of a Bundle, and an Event if it is new.

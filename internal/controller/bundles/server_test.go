@@ -365,9 +365,8 @@ func TestEachTargetIsWrittenOnce(t *testing.T) {
 			writes++
 		}
 	}
-	// A cache that is late by more than the pause, on a busy machine, costs a write.
-	if most := len(w.namespaces) + 5; writes <= len(w.namespaces) || writes > most {
-		t.Errorf("%d namespaces took %d writes, want at most %d", len(w.namespaces), writes, most)
+	if want := len(w.namespaces) + 1; writes != want {
+		t.Errorf("%d namespaces took %d writes, want %d", len(w.namespaces), writes, want)
 	}
 }
 

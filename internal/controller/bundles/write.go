@@ -3,11 +3,11 @@ package bundles
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"golang.org/x/sync/errgroup"
@@ -25,11 +25,24 @@ import (
 // writesAtOnce is how many targets of a Bundle are written at the same time.
 const writesAtOnce = 8
 
+// cacheDelay is how long a target is not written again while the cache shows its former version.
+const cacheDelay = 5 * time.Second
+
+// unseen is a write of a hash and keys to a target that had a version, "" if it did not exist. Events
+// of the first targets start a pass right after a long one, which would write the last ones twice.
+type unseen struct {
+	version, hash, keys string
+	until               time.Time
+}
+
 // write brings the targets of a Bundle up to date, and takes its keys out of objects that are
 // no longer targets. One that fails does not stop the others.
 func (r *reconciler) write(ctx context.Context, b *trustmanager.Bundle, set *truststore.Set, all []target) outcome {
 	pem := string(set.PEM())
 	states := map[string]state{} // by kind
+	last, _ := r.unseen.Load(b.Name)
+	writes, _ := last.(map[string]unseen)
+	waits := map[string]unseen{}
 	due := slices.DeleteFunc(all, func(t target) bool {
 		if t.template == nil {
 			return t.stored.DeletionTimestamp != nil || t.stored.Annotations[keysAnnotation] == "" || !metav1.IsControlledBy(t.stored, b)
@@ -37,11 +50,25 @@ func (r *reconciler) write(ctx context.Context, b *trustmanager.Bundle, set *tru
 		if states[t.kind].hash == "" {
 			states[t.kind] = stateOf(b, t.template, pem)
 		}
-		return states[t.kind].isOf(t.stored, b)
+		if states[t.kind].isOf(t.stored, b) {
+			return true
+		}
+		write := writes[t.kind+t.String()]
+		if write.version != t.version() || write.hash != states[t.kind].hash || write.keys != states[t.kind].keys || !r.Clock.Now().Before(write.until) {
+			return false
+		}
+		waits[t.kind+t.String()] = write
+		return true
 	})
+	o := r.synced(b)
+	switch {
+	case len(waits) > 0:
+		o.again = cacheDelay
+	case len(due) == 0:
+		r.forget(b.Name)
+	}
 	if len(due) == 0 {
-		r.encoded.Delete(b.Name)
-		return r.synced(b, false)
+		return o
 	}
 	stores, err := r.encode(b, set, pem)
 	if err != nil {
@@ -73,15 +100,20 @@ func (r *reconciler) write(ctx context.Context, b *trustmanager.Bundle, set *tru
 	var failed []target
 	var why []error
 	for i, t := range due {
+		if errs[i] == nil {
+			o.written = true
+			waits[t.kind+t.String()] = unseen{t.version(), states[t.kind].hash, states[t.kind].keys, r.Clock.Now().Add(cacheDelay)}
+		}
 		// A namespace that is being deleted needs no target.
 		if err := errs[i]; err != nil && !worker.IsTooLate(err) {
 			failed, why = append(failed, t), append(why, err)
 		}
 	}
+	r.unseen.Store(b.Name, waits)
 	if len(failed) > 0 {
 		return notWritten(failed, why)
 	}
-	return r.synced(b, slices.Contains(errs, nil))
+	return o
 }
 
 // notWritten describes targets that could not be written, by the first one.
@@ -120,7 +152,7 @@ func stateOf(b *trustmanager.Bundle, template *trustmanager.TargetTemplate, pem 
 	}
 	slices.Sort(keys)
 	s.keys = strings.Join(keys, ",")
-	s.hash, s.former = hashes(pem, formats, template.Metadata)
+	s.hash, s.former = trustmanager.TargetHash(pem, formats, template.Metadata)
 	// The former hash does not depend on the profile.
 	synced := meta.FindStatusCondition(b.Status.Conditions, trustmanager.ConditionSynced)
 	if synced == nil || synced.Status != metav1.ConditionTrue || synced.ObservedGeneration != b.Generation {
@@ -139,30 +171,6 @@ func (s state) isOf(stored *metav1.PartialObjectMetadata, b *trustmanager.Bundle
 	return (hash == s.hash || hash == s.former) && stored.Annotations[keysAnnotation] == s.keys
 }
 
-// hashes returns the hash of the content of a target as trust-manager computes it, and as it
-// did up to v0.24, without the profile of PKCS#12. Keystores are not part of it, because each
-// encoding of one differs.
-func hashes(pem string, formats trustmanager.AdditionalFormats, metadata trustmanager.TargetMetadata) (hash, former string) {
-	before, profile, after := pem, "", ""
-	if formats.JKS != nil {
-		before += formats.JKS.Password
-	}
-	if formats.PKCS12 != nil {
-		before, profile = before+formats.PKCS12.PasswordText(), string(formats.PKCS12.Profile)
-	}
-	for _, pairs := range []map[string]string{metadata.Annotations, metadata.Labels} {
-		for _, key := range slices.Sorted(maps.Keys(pairs)) {
-			after += key + pairs[key]
-		}
-	}
-	return digest(before, profile, after), digest(before, after)
-}
-
-func digest(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "")))
-	return hex.EncodeToString(sum[:])
-}
-
 // keystores are the keystores of a Bundle by their keys. of is its identity, generation and
 // content.
 type keystores struct {
@@ -175,7 +183,7 @@ type keystores struct {
 // first write yet, gets the same bytes.
 func (r *reconciler) encode(b *trustmanager.Bundle, set *truststore.Set, pem string) (map[string][]byte, error) {
 	formats := ptr.Deref(b.Spec.Target.AdditionalFormats, trustmanager.AdditionalFormats{})
-	of := fmt.Sprint(b.UID, b.Generation, digest(pem))
+	of := fmt.Sprint(b.UID, b.Generation, sha256.Sum256([]byte(pem)))
 	if known, ok := r.encoded.Load(b.Name); ok && known.(keystores).of == of {
 		return known.(keystores).binary, nil
 	}

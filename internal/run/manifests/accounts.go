@@ -84,6 +84,9 @@ func userRoles(cfg cluster.Config) []runtime.Object {
 	if slices.Contains(cfg.Accounts(), rights.WriteTrustBundles.Account) {
 		roles = append(roles, rights.TrustRoles()...)
 	}
+	if slices.Contains(cfg.Accounts(), rights.SpreadBundles.Account) {
+		roles = append(roles, rights.BundleRoles()...)
+	}
 	if slices.Contains(groups(cfg), cmv1.SchemeGroupVersion.Group) {
 		roles = append(roles, rights.CertManagerRoles()...)
 	}

@@ -128,7 +128,7 @@ func TestDefinitions(t *testing.T) {
 // roles.
 func TestUserRoles(t *testing.T) {
 	got := map[string][]string{}
-	for _, role := range find[*rbacv1.ClusterRole](objects(t, config(withCertManager))) {
+	for _, role := range find[*rbacv1.ClusterRole](objects(t, config(func(c *cluster.Config) { c.Controllers = []string{"*", "certificates", "bundles"} }))) {
 		for label := range role.Labels {
 			if to, joins := strings.CutPrefix(label, "rbac.authorization.k8s.io/aggregate-to-"); joins {
 				got[role.Name] = append(got[role.Name], to)
@@ -138,6 +138,7 @@ func TestUserRoles(t *testing.T) {
 	want := map[string][]string{
 		"certplane-system:certplane-policy-view": {"view"}, "certplane-system:certplane-acme-view": {"view"}, "certplane-system:certplane-acme-edit": {"edit"},
 		"certplane-system:cert-manager-view": {"view"}, "certplane-system:cert-manager-edit": {"edit"},
+		"certplane-system:cert-manager-cluster-view": {"cluster-reader"}, "certplane-system:trust-manager-cluster-view": {"cluster-reader"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

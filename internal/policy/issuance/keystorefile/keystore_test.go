@@ -181,12 +181,57 @@ func TestRootsForJava(t *testing.T) {
 	if n := keytool(t, store, "JKS", "changeit"); n != len(certs) {
 		t.Errorf("JKS: %d entries", n)
 	}
-	for _, profile := range []cmv1.PKCS12Profile{"", "LegacyRC2", "LegacyDES", "Modern2023"} {
-		if store, err = keystorefile.RootsPKCS12(certs, profile, "changeit"); err != nil {
-			t.Fatal(err)
+	for _, profile := range rootProfiles {
+		for _, password := range []string{"changeit", "a word with spaces", ""} {
+			if store, err = keystorefile.RootsPKCS12(certs, profile, password); err != nil {
+				t.Fatal(err)
+			}
+			if n := keytool(t, store, "PKCS12", password); n != len(certs) {
+				t.Errorf("%q, password %q: %d entries", profile, password, n)
+			}
 		}
-		if n := keytool(t, store, "PKCS12", "changeit"); n != len(certs) {
-			t.Errorf("%q: %d entries", profile, n)
+	}
+}
+
+var rootProfiles = []cmv1.PKCS12Profile{"", "LegacyRC2", "LegacyDES", "Modern2023"}
+
+// OpenSSL reads trust stores of roots, of all profiles: legacy ones with a password by its legacy
+// algorithms only.
+func TestRootsForOpenSSL(t *testing.T) {
+	program, err := exec.LookPath("openssl")
+	if err != nil {
+		t.Skipf("the openssl program is not on this machine: %v", err)
+	}
+	certs := newPair(t, "root", "root", "ro\U0001F511t").CAs
+	path := filepath.Join(t.TempDir(), "store.p12")
+	read := func(password string, args ...string) int {
+		args = append([]string{"pkcs12", "-in", path, "-nokeys", "-passin", "env:PASSWORD"}, args...)
+		cmd := exec.Command(program, args...)
+		cmd.Env = append(os.Environ(), "PASSWORD="+password)
+		out, err := cmd.Output()
+		if err != nil {
+			return 0
+		}
+		return strings.Count(string(out), "BEGIN CERTIFICATE")
+	}
+	for _, profile := range rootProfiles {
+		for _, password := range []string{"changeit", "pässwörd €", "a word with spaces", ""} {
+			store, err := keystorefile.RootsPKCS12(certs, profile, password)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, store, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if n := read(password, "-legacy"); n != len(certs) {
+				t.Errorf("%q, password %q: OpenSSL reads %d of %d certificates", profile, password, n, len(certs))
+			}
+			if n := read(password); (n == len(certs)) != (password == "" || profile == "LegacyDES" || profile == "Modern2023") {
+				t.Errorf("%q, password %q: without its legacy algorithms, OpenSSL reads %d", profile, password, n)
+			}
+			if n := read(password + "x"); n != 0 && password != "" {
+				t.Errorf("%q, password %q: OpenSSL reads %d certificates with another password", profile, password, n)
+			}
 		}
 	}
 }
