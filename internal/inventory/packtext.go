@@ -14,16 +14,20 @@ const (
 	endMark = iota
 	// sameMark stands for some tokens, which end at quotes, that the record before has there too.
 	sameMark
+	// againMark stands for a token of the same record, by its number.
+	againMark
 	// digitsMark stands for some hexadecimal digits, uuidMark for those of a UUID: they are apart,
 	// because they are random and text takes more space.
 	digitsMark
 	uuidMark
-	// nameMark stands for the name of the record: the first digits of its fingerprint.
+	// nameMark stands for the name of the record, which is the beginning of its fingerprint, and
+	// uidMark for its UID, which has the same digits.
 	nameMark
+	uidMark
 )
 
 const (
-	leastDigits, mostCounted = 16, 127
+	leastDigits, leastAgain, mostCounted = 16, 4, 127
 	uuidLength, uuidDigits   = 36, 32
 )
 
@@ -35,6 +39,11 @@ func nameOf(record []byte) (at int, name []byte) {
 		return 0, nil
 	}
 	return at, record[at : at+nameLength]
+}
+
+// uuidOf returns the UUID with some digits.
+func uuidOf(digits []byte) []byte {
+	return bytes.Join([][]byte{digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]}, []byte("-"))
 }
 
 // digitsAt returns the length of the UUID or the digits at the beginning of text; if these are too
@@ -83,7 +92,8 @@ func shortened(records [][]byte) (text, digits []byte) {
 	whole := make([][]byte, len(records))
 	for i, record := range records {
 		if at, name := nameOf(record); at > 0 {
-			record = append(bytes.ReplaceAll(record[:at], name, []byte{nameMark}), record[at:]...)
+			named := bytes.ReplaceAll(record[:at], uuidOf(name), []byte{uidMark})
+			record = append(bytes.ReplaceAll(named, name, []byte{nameMark}), record[at:]...)
 		}
 		whole[i] = record
 		eachPart(record, func(part []byte, digits bool) {
@@ -105,7 +115,14 @@ func shortened(records [][]byte) (text, digits []byte) {
 				short, of = append(short, digitsMark, byte(mostCounted+len(part))), append(of, part...)
 			}
 		})
-		tokens := bytes.Split(short, []byte(`"`))
+		tokens, first := bytes.Split(short, []byte(`"`)), map[string]int{}
+		for i, token := range tokens[:min(mostCounted, len(tokens))] {
+			if at, again := first[string(token)]; !again {
+				first[string(token)] = i
+			} else if len(token) >= leastAgain {
+				tokens[i] = []byte{againMark, byte(mostCounted + at)}
+			}
+		}
 		for i := 0; i < len(tokens); {
 			same := 0
 			for i+same < min(len(tokens), len(before)) && same < mostCounted && bytes.Equal(tokens[i+same], before[i+same]) {
@@ -137,7 +154,21 @@ func lengthened(text, digits []byte) (records [][]byte, err error) {
 		switch text[0] {
 		case endMark:
 			var record []byte
-			if record, of, err = restored(bytes.Join(tokens, []byte(`"`)), of); err != nil {
+			whole := slices.Clone(tokens)
+			for i, token := range tokens {
+				if len(token) < 2 || token[0] != againMark {
+					continue
+				}
+				at := int(token[1]) - mostCounted
+				if at < 0 || at >= i {
+					return nil, errPack
+				}
+				whole[i], size = tokens[at], size+len(tokens[at])
+			}
+			if size > mostText {
+				return nil, errPack
+			}
+			if record, of, err = restored(bytes.Join(whole, []byte(`"`)), of); err != nil {
 				return nil, err
 			}
 			records, before, tokens, text = append(records, record), tokens, nil, text[1:]
@@ -183,7 +214,7 @@ func restored(short, digits []byte) (record, rest []byte, err error) {
 		}
 		record = append(record, short[:at]...)
 		if part := digits[:n]; mark[0] == uuidMark {
-			record = append(record, bytes.Join([][]byte{part[:8], part[8:12], part[12:16], part[16:20], part[20:]}, []byte("-"))...)
+			record = append(record, uuidOf(part)...)
 		} else {
 			record = append(record, part...)
 		}
@@ -191,7 +222,8 @@ func restored(short, digits []byte) (record, rest []byte, err error) {
 	}
 	record = append(record, short...)
 	if at, name := nameOf(record); at > 0 {
-		record = append(bytes.ReplaceAll(record[:at], []byte{nameMark}, name), record[at:]...)
+		named := bytes.ReplaceAll(record[:at], []byte{nameMark}, name)
+		record = append(bytes.ReplaceAll(named, []byte{uidMark}, uuidOf(name)), record[at:]...)
 	}
 	return record, digits, nil
 }
