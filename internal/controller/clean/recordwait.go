@@ -1,7 +1,6 @@
 package clean
 
 import (
-	"maps"
 	"sync"
 	"time"
 
@@ -14,8 +13,6 @@ const (
 	// often that is checked.
 	mostHeld  = 10 * time.Minute
 	lookAgain = 10 * time.Second
-	// mostWaiting is how many requests are remembered before those are forgotten that were deleted.
-	mostWaiting = 10_000
 )
 
 // recordWait delays deletions until certificates are recorded. It is safe for concurrent use.
@@ -40,16 +37,13 @@ func (w *recordWait) holds(kind string, request types.UID) bool {
 	recorded, now := w.recorded(kind, request), w.clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if recorded {
+	since, known := w.since[request]
+	switch {
+	case recorded || known && now.Sub(since) >= mostHeld:
 		delete(w.since, request)
 		return false
+	case !known:
+		w.since[request] = now
 	}
-	since, known := w.since[request]
-	if !known {
-		if len(w.since) >= mostWaiting {
-			maps.DeleteFunc(w.since, func(_ types.UID, since time.Time) bool { return now.Sub(since) >= 2*mostHeld })
-		}
-		w.since[request], since = now, now
-	}
-	return now.Sub(since) < mostHeld
+	return true
 }
