@@ -13,24 +13,19 @@ const (
 	sameMark          // with a number: so many tokens that the record before has there, too
 	digitsMark        // with numbers: that many hexadecimal digits each, with hyphens between them
 
-	zero       = 127
-	mostNumber = 255 - zero
-	// leastDigits is the length from which on tokens of digits are stored as octets.
-	leastDigits = 16
+	zero, mostNumber = 127, 128
+	leastDigits      = 16 // shorter tokens stay text
 )
 
 var quote, hyphen = []byte(`"`), []byte("-")
 
 // withoutDigits returns what stands for a token, and digits with those of the token.
 func withoutDigits(token, digits []byte) (short, all []byte) {
-	if len(token) < leastDigits || len(bytes.Trim(token, "0123456789abcdef-")) > 0 {
+	if len(token) < leastDigits || len(token) > mostNumber || len(bytes.Trim(token, "0123456789abcdef-")) > 0 {
 		return token, digits
 	}
 	short, all = []byte{digitsMark}, digits
 	for part := range bytes.SplitSeq(token, hyphen) {
-		if len(part) > mostNumber {
-			return token, digits
-		}
 		short, all = append(short, byte(zero+len(part))), append(all, part...)
 	}
 	return short, all
