@@ -182,6 +182,10 @@ chaos-acme-server: ## Kill one of two servers at the writes of orders of ACME cl
 	$(GO) test -count=1 -v -timeout 0 -run TestOutageOfStore ./test/crash -outage 60s
 	$(GO) test -count=1 -v -timeout 0 -run TestManyOrders ./internal/controller/acmeclean -acme-orders 10000
 
+.PHONY: chaos-inventory
+chaos-inventory: ## Kill the recorder of a cluster before and after each of its writes (KILLS=100)
+	$(GO) test -count=1 -v -timeout 0 -run TestKilled ./internal/controller/record -kills $(KILLS)
+
 .PHONY: hostile
 hostile: ## Attack a server in every way, with floods that take all of a machine
 	CERTPLANE_HOSTILE_LONG=1 $(GO) test -count=1 -v -timeout 20m ./test/hostile

@@ -54,7 +54,7 @@ var rules = []rule{
 		from:      "internal/issuing/outcome",
 		forbidden: []string{module, "k8s.io/apiserver/"},
 		unless: []string{
-			module + "internal/issuing/outcome", module + "internal/api", module + "internal/inprocess/issueoncreate", module + "internal/process/eventtext", module + "internal/pki", module + "internal/issuing/signer",
+			module + "internal/issuing/outcome", module + "internal/api", module + "internal/inprocess/issueoncreate", module + "internal/process/eventtext", module + "internal/pki", module + "internal/issuing/signer", module + "internal/policy/request",
 		},
 		reason: "controllers of this program and of other programs answer requests through the same code",
 	},

@@ -290,7 +290,7 @@ func OwnRecord(cert *x509.Certificate, why pki.Purpose, now metav1.Time) *invent
 // Complete sets the metadata that follows from the rest of a record.
 func Complete(record *inventoryv1alpha1.IssuedCertificate) {
 	record.Name, record.UID = record.Request.UID, types.UID(record.Request.UID) // of a denial
-	if id := record.Certificate.Fingerprint; id != "" {
+	if id := record.Certificate.Fingerprint; len(id) >= nameLength {
 		record.Name = id[:nameLength]
 		record.UID = types.UID(id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:32])
 	}
@@ -329,9 +329,11 @@ func boundedLabels(labels map[string]string) map[string]string {
 		return nil
 	}
 	labels = maps.Clone(labels)
-	maps.DeleteFunc(labels, func(key, _ string) bool { return strings.HasPrefix(key, inventoryv1alpha1.GroupName+"/") })
+	maps.DeleteFunc(labels, isOwnLabel)
 	return labels
 }
+
+func isOwnLabel(key, _ string) bool { return strings.HasPrefix(key, inventoryv1alpha1.GroupName+"/") }
 
 // CertificateFacts returns the content of a certificate.
 func CertificateFacts(cert *x509.Certificate) inventoryv1alpha1.CertificateFacts {

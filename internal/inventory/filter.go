@@ -53,12 +53,12 @@ func addTerms(to map[term]struct{}, record *inventoryv1alpha1.IssuedCertificate)
 }
 
 // A filter is a Bloom filter of terms: it contains every term that was added, and one in
-// 1,700 of the others by chance; one in 300 if it is of an older version, with 12 bits a
-// term.
+// 780 of the others by chance; one in 300 or 1,700 if it is of an older version, with 12 or 16
+// bits a term.
 type filter []byte
 
 const (
-	bitsPerTerm   = 16
+	bitsPerTerm   = 14
 	probesPerTerm = 8
 )
 

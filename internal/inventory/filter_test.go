@@ -25,7 +25,7 @@ func TestFilter(t *testing.T) {
 			wrong++
 		}
 	}
-	if wrong > others/1500 {
-		t.Errorf("the filter affirms %d of %d terms that were not added, want at most one in 1,500", wrong, others)
+	if wrong > others/600 {
+		t.Errorf("the filter affirms %d of %d terms that were not added, want at most one in 600", wrong, others)
 	}
 }

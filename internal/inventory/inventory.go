@@ -329,5 +329,8 @@ func decodeRecord(data []byte) (*inventoryv1alpha1.IssuedCertificate, error) {
 	if err := json.Unmarshal(data, record); err != nil {
 		return nil, fmt.Errorf("reading the record of a certificate: %w", err)
 	}
+	if record.Name == "" {
+		Complete(record)
+	}
 	return record, nil
 }

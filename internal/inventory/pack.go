@@ -19,10 +19,8 @@ import (
 //	the records, compressed: each with its length, uvarint
 //	the bill of the records
 //
-// In version 2, which only CertificatePacks have, the records are, as in packtext.go:
-//
-//	the length of their digits, uvarint, and the digits, two an octet
-//	their text, compressed
+// CertificatePacks have version 2: the length of the digits of the records, uvarint, the digits,
+// two an octet, and their text as in packtext.go, compressed.
 type pack struct {
 	records [][]byte // the JSON of each
 	filter  filter
@@ -49,22 +47,21 @@ func (p *pack) encode(version byte) ([]byte, error) {
 	out.Write(binary.AppendUvarint(nil, uint64(len(p.records))))
 	out.Write(binary.AppendUvarint(nil, uint64(len(p.filter))))
 	out.Write(p.filter)
-	var text [][]byte
-	for _, record := range p.records {
-		text = append(text, binary.AppendUvarint(nil, uint64(len(record))), record)
-	}
+	var text []byte
 	if version == shortVersion {
-		short, digits := shortened(p.records)
+		var digits []byte
+		text, digits = shortened(p.records)
 		out.Write(append(binary.AppendUvarint(nil, uint64(len(digits))), digits...))
-		text = [][]byte{short}
+	} else {
+		for _, record := range p.records {
+			text = append(binary.AppendUvarint(text, uint64(len(record))), record...)
+		}
 	}
 	compressed := deflaters.Get().(*flate.Writer)
 	defer deflaters.Put(compressed)
 	compressed.Reset(&out)
-	for _, part := range text {
-		if _, err := compressed.Write(part); err != nil {
-			return nil, err
-		}
+	if _, err := compressed.Write(text); err != nil {
+		return nil, err
 	}
 	if err := compressed.Close(); err != nil {
 		return nil, err
@@ -110,12 +107,23 @@ func decodePack(data []byte) (*pack, error) {
 		return nil, err
 	}
 	p := &pack{filter: f, records: make([][]byte, 0, count)}
+	var digits []byte
 	if data[0] == shortVersion {
-		return p, p.decodeShort(rest, count)
+		size, n := binary.Uvarint(rest)
+		if n <= 0 || size > uint64(len(rest)-n) {
+			return nil, errPack
+		}
+		digits, rest = rest[n:n+int(size)], rest[n+int(size):]
 	}
 	text, err := inflate(rest)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errPack, err)
+	}
+	if data[0] == shortVersion {
+		if p.records, err = lengthened(text, digits); err == nil && len(p.records) != count {
+			err = errPack
+		}
+		return p, err
 	}
 	for range count {
 		size, n := binary.Uvarint(text)
@@ -126,22 +134,6 @@ func decodePack(data []byte) (*pack, error) {
 		text = text[n+int(size):]
 	}
 	return p, nil
-}
-
-// decodeShort adds the records of a pack of version 2.
-func (p *pack) decodeShort(data []byte, count int) error {
-	size, n := binary.Uvarint(data)
-	if n <= 0 || size > uint64(len(data)-n) {
-		return errPack
-	}
-	text, err := inflate(data[n+int(size):])
-	if err != nil {
-		return fmt.Errorf("%w: %w", errPack, err)
-	}
-	if p.records, err = lengthened(text, data[n:n+int(size)]); err == nil && len(p.records) != count {
-		err = errPack
-	}
-	return err
 }
 
 // inflaters are readers of compressed data. They are pooled because each has 40 KB of

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -213,7 +214,10 @@ func (p *pack) with(records []*Record) (next *pack, rest []*Record, err error) {
 		if p.has(record.Name) {
 			continue
 		}
-		data, err := json.Marshal(record)
+		bare := *record // what decodeRecord completes is left out
+		bare.Name, bare.UID, bare.Labels = "", "", maps.Clone(record.Labels)
+		maps.DeleteFunc(bare.Labels, isOwnLabel)
+		data, err := json.Marshal(&bare)
 		if err != nil {
 			return nil, nil, fmt.Errorf("encoding the record of a certificate: %w", err)
 		}

@@ -3,195 +3,122 @@ package inventory
 import (
 	"bytes"
 	"encoding/hex"
-	"slices"
 )
 
-// The text of records in CertificatePacks, before compression, has no other bytes below a space:
-// JSON escapes them. Numbers up to mostCounted follow as one byte, plus mostCounted, so that they
-// are not quotes.
+// The text of the records of a CertificatePack has the tokens of their JSON, each with the quote
+// behind it, and instead of some the following bytes, which JSON escapes. A number is one byte,
+// zero plus the number, so that none is a quote.
 const (
-	// endMark ends a record.
-	endMark = iota
-	// sameMark stands for some tokens, which end at quotes, that the record before has there too.
-	sameMark
-	// digitsMark stands for some hexadecimal digits, uuidMark for those of a UUID: they are apart,
-	// because they are random and text takes more space.
-	digitsMark
-	uuidMark
-	// nameMark stands for the name of the record: the first digits of its fingerprint.
-	nameMark
+	endMark    = iota // the end of a record
+	sameMark          // with a number: so many tokens that the record before has there, too
+	digitsMark        // with numbers: that many hexadecimal digits each, with hyphens between them
+
+	zero, mostNumber = 127, 128
+	leastDigits      = 16 // shorter tokens stay text
 )
 
-const (
-	leastDigits, mostCounted = 16, 127
-	uuidLength, uuidDigits   = 36, 32
-)
+var quote, hyphen = []byte(`"`), []byte("-")
 
-// nameOf returns where the fingerprint of a record begins, and its first digits; 0 if it has none.
-func nameOf(record []byte) (at int, name []byte) {
-	before := []byte(`"fingerprint":"`)
-	at = bytes.Index(record, before) + len(before)
-	if at < len(before) || at+nameLength > len(record) {
-		return 0, nil
+// withoutDigits returns what stands for a token, and digits with those of the token.
+func withoutDigits(token, digits []byte) (short, all []byte) {
+	if len(token) < leastDigits || len(token) > mostNumber || len(bytes.Trim(token, "0123456789abcdef-")) > 0 {
+		return token, digits
 	}
-	return at, record[at : at+nameLength]
+	short, all = []byte{digitsMark}, digits
+	for part := range bytes.SplitSeq(token, hyphen) {
+		short, all = append(short, byte(zero+len(part))), append(all, part...)
+	}
+	return short, all
 }
 
-// digitsAt returns the length of the UUID or the digits at the beginning of text; if these are too
-// few, negative.
-func digitsAt(text []byte) int {
-	if len(text) >= uuidLength && text[8] == '-' && countDigits(text) == 8 && text[13] == '-' && text[18] == '-' && text[23] == '-' &&
-		countDigits(bytes.ReplaceAll(text[:uuidLength], []byte("-"), nil)) == uuidDigits {
-		return uuidLength
-	}
-	n := countDigits(text)
-	if n < leastDigits {
-		return -max(n, 1)
-	}
-	return n
-}
-
-func countDigits(text []byte) int {
-	n := slices.IndexFunc(text[:min(mostCounted, len(text))], func(c byte) bool { return (c < '0' || c > '9') && (c < 'a' || c > 'f') })
-	if n < 0 {
-		return min(mostCounted, len(text))
-	}
-	return n
-}
-
-// eachPart calls is with each part of a text: digits that may be kept apart, and all between them.
-func eachPart(text []byte, is func(part []byte, digits bool)) {
-	for len(text) > 0 {
-		n, digits := 0, 0
-		for n < len(text) && digits <= 0 {
-			if digits = digitsAt(text[n:]); digits <= 0 {
-				n -= digits
-			}
-		}
-		if is(text[:n], false); digits > 0 {
-			is(text[n:n+digits], true)
-			n += digits
-		}
-		text = text[n:]
-	}
-}
-
-// shortened returns the text of records and their digits.
+// shortened returns the text of records and their digits, two an octet: random digits take more
+// space in text, and each reference of the compression to the record before takes three bytes.
 func shortened(records [][]byte) (text, digits []byte) {
-	var of []byte // the digits, as text
 	seen := map[string]int{}
-	whole := make([][]byte, len(records))
-	for i, record := range records {
-		if at, name := nameOf(record); at > 0 {
-			record = append(bytes.ReplaceAll(record[:at], name, []byte{nameMark}), record[at:]...)
+	for _, record := range records {
+		for token := range bytes.SplitSeq(record, quote) {
+			seen[string(token)]++
 		}
-		whole[i] = record
-		eachPart(record, func(part []byte, digits bool) {
-			if digits {
-				seen[string(part)]++
-			}
-		})
 	}
-	var before [][]byte
-	for _, record := range whole {
-		var short []byte
-		eachPart(record, func(part []byte, digits bool) {
-			switch {
-			case !digits || seen[string(part)] > 1: // compression finds what repeats
-				short = append(short, part...)
-			case part[8] == '-':
-				short, of = append(short, uuidMark), append(of, bytes.ReplaceAll(part, []byte("-"), nil)...)
-			default:
-				short, of = append(short, digitsMark, byte(mostCounted+len(part))), append(of, part...)
+	var last [][]byte
+	for _, record := range records {
+		tokens := bytes.Split(record, quote)
+		for i, token := range tokens {
+			if seen[string(token)] == 1 {
+				tokens[i], digits = withoutDigits(token, digits)
 			}
-		})
-		tokens := bytes.Split(short, []byte(`"`))
+		}
 		for i := 0; i < len(tokens); {
 			same := 0
-			for i+same < min(len(tokens), len(before)) && same < mostCounted && bytes.Equal(tokens[i+same], before[i+same]) {
+			for i+same < min(len(tokens), len(last)) && same < mostNumber && bytes.Equal(tokens[i+same], last[i+same]) {
 				same++
 			}
-			if same > 0 {
-				text = append(text, sameMark, byte(mostCounted+same))
-				i += same
+			if i += same; same > 0 {
+				text = append(text, sameMark, byte(zero+same))
 				continue
 			}
 			text = append(append(text, tokens[i]...), '"')
 			i++
 		}
-		text, before = append(text, endMark), tokens
+		text, last = append(text, endMark), tokens
 	}
-	if len(of)%2 > 0 {
-		of = append(of, '0')
+	if len(digits)%2 > 0 {
+		digits = append(digits, '0')
 	}
-	digits = make([]byte, len(of)/2)
-	_, _ = hex.Decode(digits, of) // it has nothing but digits
-	return text, digits
+	n, _ := hex.Decode(digits, digits) // they are digits
+	return text, digits[:n]
 }
 
 // lengthened returns the records of a text and digits.
 func lengthened(text, digits []byte) (records [][]byte, err error) {
-	of, size := []byte(hex.EncodeToString(digits)), 0
-	var before, tokens [][]byte
-	for len(text) > 0 {
+	digits = []byte(hex.EncodeToString(digits))
+	var last, tokens [][]byte
+	for size := 0; len(text) > 0 && size <= 2*mostText; {
+		added := len(tokens)
 		switch text[0] {
 		case endMark:
-			var record []byte
-			if record, of, err = restored(bytes.Join(tokens, []byte(`"`)), of); err != nil {
-				return nil, err
+			record := make([][]byte, len(tokens))
+			for i, token := range tokens {
+				if record[i], digits, err = withDigits(token, digits); err != nil {
+					return nil, err
+				}
 			}
-			records, before, tokens, text = append(records, record), tokens, nil, text[1:]
+			records, last, tokens, text = append(records, bytes.Join(record, quote)), tokens, nil, text[1:]
+			continue
 		case sameMark:
-			n := 0
-			if len(text) > 1 {
-				n = int(text[1]) - mostCounted
-			}
-			if n <= 0 || len(tokens)+n > len(before) {
+			if len(text) < 2 || text[1] <= zero || added+int(text[1])-zero > len(last) {
 				return nil, errPack
 			}
-			for _, token := range before[len(tokens) : len(tokens)+n] {
-				size += len(token) + 1
-			}
-			tokens, text = append(tokens, before[len(tokens):len(tokens)+n]...), text[2:]
+			tokens, text = append(tokens, last[added:added+int(text[1])-zero]...), text[2:]
 		default:
-			token, rest, ok := bytes.Cut(text, []byte(`"`))
+			token, rest, ok := bytes.Cut(text, quote)
 			if !ok {
 				return nil, errPack
 			}
-			tokens, text, size = append(tokens, token), rest, size+len(token)+1
+			tokens, text = append(tokens, token), rest
 		}
-		if size > mostText {
-			return nil, errPack
+		for _, token := range tokens[added:] {
+			size += len(token) + 1
 		}
+	}
+	if len(text) > 0 {
+		return nil, errPack
 	}
 	return records, nil
 }
 
-// restored returns a record with its digits, and the other digits.
-func restored(short, digits []byte) (record, rest []byte, err error) {
-	for {
-		at := bytes.IndexAny(short, string([]byte{digitsMark, uuidMark}))
-		if at < 0 {
-			break
-		}
-		n, mark := uuidDigits, short[at:at+1]
-		if mark[0] == digitsMark && at+1 < len(short) {
-			n, mark = int(short[at+1])-mostCounted, short[at:at+2]
-		}
-		if n <= 0 || n > len(digits) {
+// withDigits returns the token that a short one stands for, and the digits that are left.
+func withDigits(short, digits []byte) (token, rest []byte, err error) {
+	if len(short) == 0 || short[0] != digitsMark {
+		return short, digits, nil
+	}
+	var parts [][]byte
+	for _, number := range short[1:] {
+		n := int(number) - zero
+		if n < 0 || n > len(digits) {
 			return nil, nil, errPack
 		}
-		record = append(record, short[:at]...)
-		if part := digits[:n]; mark[0] == uuidMark {
-			record = append(record, bytes.Join([][]byte{part[:8], part[8:12], part[12:16], part[16:20], part[20:]}, []byte("-"))...)
-		} else {
-			record = append(record, part...)
-		}
-		short, digits = short[at+len(mark):], digits[n:]
+		parts, digits = append(parts, digits[:n]), digits[n:]
 	}
-	record = append(record, short...)
-	if at, name := nameOf(record); at > 0 {
-		record = append(bytes.ReplaceAll(record[:at], []byte{nameMark}, name), record[at:]...)
-	}
-	return record, digits, nil
+	return bytes.Join(parts, hyphen), digits, nil
 }

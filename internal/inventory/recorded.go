@@ -71,9 +71,9 @@ func removeRecorded(ctx context.Context, x *Index, number int64, named map[strin
 
 // has reports whether a pack has a record, without decoding any: that takes milliseconds.
 func (p *pack) has(name string) bool {
-	begin := []byte(`"metadata":{"name":"` + name + `"`) // no value can have these quotes
+	begin, digest := []byte(`"metadata":{"name":"`+name+`"`), []byte(`"fingerprint":"`+name) // no value can have these quotes
 	for _, data := range p.records {
-		if bytes.Contains(data, begin) {
+		if bytes.Contains(data, begin) || bytes.Contains(data, digest) {
 			return true
 		}
 	}

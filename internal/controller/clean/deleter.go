@@ -3,12 +3,15 @@ package clean
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -21,6 +24,42 @@ type deleter struct {
 	client client.Writer
 	report reporter
 	await  *recordWait
+}
+
+const (
+	mostHeld  = 10 * time.Minute // how long a request waits for the record of its certificate
+	lookAgain = 10 * time.Second // how often that is checked
+)
+
+// recordWait delays deletions until certificates are recorded. It is safe for concurrent use.
+type recordWait struct {
+	recorded func(kind string, request types.UID) bool // as Config.Recorded
+	clock    clock.PassiveClock
+	mu       sync.Mutex              // guards since
+	since    map[types.UID]time.Time // when the wait of each request began
+}
+
+func newRecordWait(recorded func(string, types.UID) bool, clk clock.PassiveClock) *recordWait {
+	return &recordWait{recorded: recorded, clock: clk, since: map[types.UID]time.Time{}}
+}
+
+// holds reports whether a request with a certificate has to wait for the record of that.
+func (w *recordWait) holds(kind string, request types.UID) bool {
+	if w.recorded == nil {
+		return false
+	}
+	recorded, now := w.recorded(kind, request), w.clock.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	since, known := w.since[request]
+	switch {
+	case recorded || known && now.Sub(since) >= mostHeld:
+		delete(w.since, request)
+		return false
+	case !known:
+		w.since[request] = now
+	}
+	return true
 }
 
 // sweep deletes c unless it changed after verdict was reached. If it changed, it must be

@@ -205,7 +205,7 @@ func (w world) issuePod(t *testing.T, request *certificatesv1beta1.PodCertificat
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain, err := w.ca.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: request.Name}, stub.PublicKey, pki.ClientUsages(), time.Hour, time.Now())
+	chain, err := w.ca.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: request.Name}, stub.PublicKey, pki.ClientUsages(), time.Hour, time.Now().Add(time.Minute)) // it begins before that
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto"
 	"crypto/rand"
 	"errors"
+	"flag"
 	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
@@ -185,15 +186,20 @@ func newMortal(api client.WithWatch, left int, after bool, dead context.CancelFu
 	return m
 }
 
-// A process is killed before or after each of its writes, hundreds of times: no certificate is
-// without a record, and none is found twice.
+// kills is how often TestKilled kills a process.
+var kills = flag.Int("kills", 120, "how often TestKilled kills a process, before and after each of its writes in turn")
+
+// A process is killed before and after each of its writes, which are the record and the status of
+// three requests: no certificate is without a record, and none is found twice.
 func TestKilled(t *testing.T) {
 	w := start(t)
-	const rounds, mostWrites, each = 200, 14, 3
+	const each, writes = 3, 2 * 3
+	rounds, killed := *kills, 0
 	issued := map[string]bool{} // names of records whose certificates got out
 	for round := range rounds {
+		when := round / 3 // each step with and without required
 		ctx, dead := context.WithCancel(t.Context())
-		m := newMortal(w.api, 1+mathrand.IntN(mostWrites), round%2 == 0, dead)
+		m := newMortal(w.api, 1+when/2%writes, when%2 == 0, dead)
 		r := w.open(t, m, func(c *record.Config) { c.Settings.Required = round%3 == 0 })
 		_ = r.Packs().Load(ctx)
 		for n := range each {
@@ -205,6 +211,9 @@ func TestKilled(t *testing.T) {
 			csr.Status.Certificate = cert
 			_ = m.Status().Update(ctx, csr) // killed after it, it has happened
 		}
+		if ctx.Err() != nil {
+			killed++
+		}
 		dead()
 		if round%20 != 0 {
 			continue
@@ -214,6 +223,9 @@ func TestKilled(t *testing.T) {
 				t.Fatalf("round %d: %s is found %d times", round, name, times)
 			}
 		}
+	}
+	if killed != rounds {
+		t.Errorf("%d of %d processes were killed", killed, rounds)
 	}
 	all := &certificatesv1.CertificateSigningRequestList{}
 	if err := w.api.List(t.Context(), all); err != nil {
@@ -248,7 +260,7 @@ func TestKilled(t *testing.T) {
 		if len(issued) < rounds {
 			t.Errorf("only %d certificates got out", len(issued))
 		}
-		t.Logf("%d certificates got out, %d are recorded", len(issued), len(found))
+		t.Logf("%d kills: %d certificates got out, %d are recorded", killed, len(issued), len(found))
 	}
 }
 

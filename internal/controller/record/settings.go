@@ -22,7 +22,7 @@ type Settings struct {
 	// CertificateSigningRequest and CertificateRequest.
 	Kinds []string `json:"kinds"`
 	// maxMiB is how much the records may take in the store of the API server, in MiB: from 1
-	// to 1024. 4 MiB hold 14,000 certificates. From nine tenths on, records of ended
+	// to 1024. 4 MiB hold 20,000 certificates. From nine tenths on, records of ended
 	// certificates are deleted before their time, and those of pods' certificates are not
 	// made; when it is full, none are made. Default: 4.
 	MaxMiB int `json:"maxMiB"`

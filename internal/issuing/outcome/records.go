@@ -18,8 +18,8 @@ import (
 // change the request.
 type Record func(ctx context.Context, request client.Object, certificate []byte) error
 
-// Records records certificates and holds those that cannot be recorded, so that the next attempt
-// does not sign another one. It is safe for concurrent use. Nil records nothing.
+// Records holds certificates that cannot be recorded, so that the next attempt does not sign
+// another one. It is safe for concurrent use. Nil records nothing.
 type Records struct {
 	record Record
 	mu     sync.Mutex // guards held
@@ -32,14 +32,9 @@ type held struct {
 	until time.Time
 }
 
-const (
-	// longestHeld is how long a certificate is held, and heldShare the part of its lifetime:
-	// the requester gets the rest.
-	longestHeld = time.Hour
-	heldShare   = 10
-	// mostHeld is how many certificates are held, of a few kilobytes each. More are signed again.
-	mostHeld = 4096
-)
+// A certificate is held for an hour, and a tenth of its lifetime, at most. Of more than mostHeld,
+// with a few kilobytes each, others are signed again.
+const longestHeld, heldShare, mostHeld = time.Hour, 10, 4096
 
 // NewRecords returns Records that calls record.
 func NewRecords(record Record) *Records {
@@ -54,37 +49,26 @@ func (r *Records) Sign(sign signer.Sign) signer.Sign {
 	}
 	return func(ctx context.Context, req request.Request, permitted signer.Permission, now time.Time) (*signer.Issued, error) {
 		r.mu.Lock()
-		h, ok := r.held[types.UID(req.UID)]
+		h, limit := r.held[types.UID(req.UID)], permitted.Lifetime.Max
 		r.mu.Unlock()
-		if ok && now.Before(h.until) && permits(permitted, h.Issued) {
+		if now.Before(h.until) && (limit == nil || h.Certificate.NotAfter.Sub(h.Certificate.NotBefore) <= *limit) &&
+			(permitted.Certificate == nil || permitted.Certificate(h.Certificate) == nil) {
 			return h.Issued, nil
 		}
 		return sign(ctx, req, permitted, now)
 	}
 }
 
-func permits(p signer.Permission, issued *signer.Issued) bool {
-	cert := issued.Certificate
-	return (p.Lifetime.Max == nil || cert.NotAfter.Sub(cert.NotBefore) <= *p.Lifetime.Max) && (p.Certificate == nil || p.Certificate(cert) == nil)
-}
-
-// put records a certificate that was signed at a time. If that fails, it is held; isNew is false
-// if it was held before.
-func (r *Records) put(ctx context.Context, request client.Object, issued *signer.Issued, signed time.Time) (isNew bool, err error) {
-	err = r.record(ctx, request, issued.PEM)
+// put records a certificate that was signed at a time, or holds it. isNew is false if it was held
+// before.
+func (r *Records) put(ctx context.Context, of client.Object, issued *signer.Issued, signed time.Time) (isNew bool, err error) {
+	err = r.record(ctx, of, issued.PEM)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held[request.GetUID()].Issued == issued {
-		if err == nil {
-			delete(r.held, request.GetUID())
-		}
-		return false, err
+	isNew = r.held[of.GetUID()].Issued != issued
+	maps.DeleteFunc(r.held, func(uid types.UID, h held) bool { return !signed.Before(h.until) || err == nil && uid == of.GetUID() })
+	if isNew && err != nil && len(r.held) < mostHeld {
+		r.held[of.GetUID()] = held{issued, signed.Add(min(longestHeld, issued.Certificate.NotAfter.Sub(signed)/heldShare))}
 	}
-	if err != nil {
-		maps.DeleteFunc(r.held, func(_ types.UID, h held) bool { return !signed.Before(h.until) })
-		if cert := issued.Certificate; len(r.held) < mostHeld {
-			r.held[request.GetUID()] = held{issued, signed.Add(min(longestHeld, cert.NotAfter.Sub(signed)/heldShare))}
-		}
-	}
-	return true, err
+	return isNew, err
 }

@@ -27,19 +27,13 @@ func addApprover(a Actor, cfg Config) error {
 }
 
 func addCleaner(a Actor, cfg Config) error {
-	cleaner := clean.Config{Client: a.Client, Settings: cfg.Settings.Cleaning, Events: a.Events, Metrics: a.Metrics}
-	if cfg.Recorder != nil {
-		cleaner.Recorded = cfg.Recorder.Recorded
-	}
-	return clean.Add(a.Manager, cleaner)
+	return clean.Add(a.Manager, clean.Config{Client: a.Client, Settings: cfg.Settings.Cleaning, Recorded: cfg.Recorder.Recorded, Events: a.Events, Metrics: a.Metrics})
 }
 
 func addPodCleaner(a Actor, cfg Config) error {
-	cleaner := clean.PodConfig{API: a.API, Client: a.Client, Versions: a.Versions, Settings: cfg.Settings.Cleaning, Events: a.Events, Metrics: a.Metrics}
-	if cfg.Recorder != nil {
-		cleaner.Recorded = cfg.Recorder.Recorded
-	}
-	return clean.AddPods(a.Manager, cleaner)
+	return clean.AddPods(a.Manager, clean.PodConfig{
+		API: a.API, Client: a.Client, Versions: a.Versions, Settings: cfg.Settings.Cleaning, Recorded: cfg.Recorder.Recorded, Events: a.Events, Metrics: a.Metrics,
+	})
 }
 
 // addReadyMade adds the controller that installs the ready-made Signers. It
