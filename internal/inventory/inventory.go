@@ -288,8 +288,14 @@ func (i *Inventory) AwaitRead(ctx context.Context) error {
 	return i.awaitRevision(ctx, wanted)
 }
 
+// tellTimeout bounds the time in which the store has to tell that a watch has all changes. Then
+// the server is not ready either.
+const tellTimeout = 10 * time.Second
+
 // awaitStored returns when everything that any process stored before the call is known.
 func (i *Inventory) awaitStored(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
 	answer, err := i.Store.Get(ctx, i.root, clientv3.WithCountOnly()) // no key: only the revision
 	if err != nil {
 		return fmt.Errorf("reading the revision of the store: %w", err)
