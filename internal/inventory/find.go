@@ -283,14 +283,13 @@ func (x *Index) Find(ctx context.Context, q *Query) (*Page, error) {
 
 // FindStored is like Find. But if it finds nothing, no process has recorded anything before the
 // call: a client can learn of a certificate from a watch, or from another server, before this
-// process knows its record. It returns an error if the store does not tell that within
-// tellTimeout.
+// process knows its record. It may wait as AwaitStored does.
 func (i *Inventory) FindStored(ctx context.Context, q *Query) (*Page, error) {
 	page, err := i.Find(ctx, q)
 	if err != nil || len(page.Items) > 0 || q.Continue != "" || page.Continue != "" {
 		return page, err
 	}
-	if err := i.awaitStored(ctx); err != nil {
+	if err := i.AwaitStored(ctx); err != nil {
 		return nil, err
 	}
 	i.mu.RLock()

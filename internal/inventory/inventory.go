@@ -292,8 +292,9 @@ func (i *Inventory) AwaitRead(ctx context.Context) error {
 // the server is not ready either.
 const tellTimeout = 10 * time.Second
 
-// awaitStored returns when everything that any process stored before the call is known.
-func (i *Inventory) awaitStored(ctx context.Context) error {
+// AwaitStored returns when everything that any process stored before the call is known. It
+// returns an error if the store does not tell that within tellTimeout.
+func (i *Inventory) AwaitStored(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	answer, err := i.Store.Get(ctx, i.root, clientv3.WithCountOnly()) // no key: only the revision
