@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/apiserver/extension/lean"
 	"github.com/certplane/certplane/internal/apiserver/revoking"
 	"github.com/certplane/certplane/internal/inventory"
@@ -179,6 +180,26 @@ func TestRevocationIsResolvedOnce(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("it is kept after the request")
 		}
+	}
+}
+
+// A selection revokes nothing while certificates may be missing that other servers have issued.
+func TestSelectionAwaitsRecordsOfOthers(t *testing.T) {
+	f := newRevokingFixture(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	op, err := f.records.Write(&inventoryv1alpha1.IssuedCertificate{ObjectMeta: metav1.ObjectMeta{Name: "of-another-server"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.records.Store.Do(t.Context(), op); err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.revoker.Resolve(ctx, &user.DefaultInfo{Name: "alice"}, &v1alpha1.Revocation{Spec: v1alpha1.RevocationSpec{
+		Reason: "Unspecified", Selection: &v1alpha1.RevocationSelection{Requesters: []string{"bob"}}, AtMost: 1,
+	}})
+	if !apierrors.IsTimeout(err) {
+		t.Errorf("got %v, want a timeout", err)
 	}
 }
 

@@ -281,15 +281,15 @@ func (x *Index) Find(ctx context.Context, q *Query) (*Page, error) {
 	return &Page{Items: s.items, Revision: revision}, nil
 }
 
-// Find returns the records of a query, as Index.Find does. If there are none, no process has
-// recorded one before the call: a client can learn of a certificate from a watch, or from
-// another server, before this process knows its record.
-func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
-	page, err := i.Index.Find(ctx, q)
+// FindStored is like Find. But if it finds nothing, no process has recorded anything before the
+// call: a client can learn of a certificate from a watch, or from another server, before this
+// process knows its record. It may wait as AwaitStored does.
+func (i *Inventory) FindStored(ctx context.Context, q *Query) (*Page, error) {
+	page, err := i.Find(ctx, q)
 	if err != nil || len(page.Items) > 0 || q.Continue != "" || page.Continue != "" {
 		return page, err
 	}
-	if err := i.awaitStored(ctx); err != nil {
+	if err := i.AwaitStored(ctx); err != nil {
 		return nil, err
 	}
 	i.mu.RLock()
@@ -298,7 +298,7 @@ func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
 	if !changed {
 		return page, nil
 	}
-	return i.Index.Find(ctx, q)
+	return i.Find(ctx, q)
 }
 
 // Each calls found for each record of a query until it returns false. It reads some records at

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -106,7 +107,7 @@ func (l late) RequestProgress(ctx context.Context) error {
 }
 
 // A client that knows a certificate from another server finds its record.
-func TestFindWhatOthersStored(t *testing.T) {
+func TestFindStored(t *testing.T) {
 	w := newWorld(t)
 	behind := w.openWith(func(client *clientv3.Client) { client.Watcher = late{client.Watcher, make(chan struct{})} })
 	if err := behind.AwaitRead(t.Context()); err != nil {
@@ -119,11 +120,32 @@ func TestFindWhatOthersStored(t *testing.T) {
 		if _, err := w.Store.Put(t.Context(), "/registry/other", fmt.Sprint(n)); err != nil {
 			t.Fatal(err)
 		}
-		if got := find(t, behind, Query{Fields: fields.OneTermEqualSelector(inventory.NameOfRecord, r.Name)}); len(got) != 1 {
-			t.Errorf("record %d: found %q", n, got)
+		for name, want := range map[string]int{r.Name: 1, "unknown": 0} {
+			page, err := behind.FindStored(t.Context(), &Query{Fields: fields.OneTermEqualSelector(inventory.NameOfRecord, name), Limit: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(page.Items) != want {
+				t.Errorf("after record %d: %d records have the name %s, want %d", n, len(page.Items), name, want)
+			}
 		}
-		if got := find(t, behind, Query{Fields: fields.OneTermEqualSelector(inventory.NameOfRecord, "unknown")}); len(got) != 0 {
-			t.Errorf("found %q by an unknown name", got)
-		}
+	}
+}
+
+// A store that does not tell whether a watch has all changes makes no record be unknown.
+func TestFindStoredWithoutNews(t *testing.T) {
+	w := newWorld(t)
+	i, err := New(w.Config) // it does not follow changes
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := i.readAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.write(record(1, 1))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := i.FindStored(ctx, &Query{Limit: 1}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got error %v", err)
 	}
 }

@@ -288,8 +288,15 @@ func (i *Inventory) AwaitRead(ctx context.Context) error {
 	return i.awaitRevision(ctx, wanted)
 }
 
-// awaitStored returns when everything that any process stored before the call is known.
-func (i *Inventory) awaitStored(ctx context.Context) error {
+// tellTimeout bounds the time in which the store has to tell that a watch has all changes. Then
+// the server is not ready either.
+const tellTimeout = 10 * time.Second
+
+// AwaitStored returns when everything that any process stored before the call is known. It
+// returns an error if the store does not tell that within tellTimeout.
+func (i *Inventory) AwaitStored(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
 	answer, err := i.Store.Get(ctx, i.root, clientv3.WithCountOnly()) // no key: only the revision
 	if err != nil {
 		return fmt.Errorf("reading the revision of the store: %w", err)

@@ -40,6 +40,9 @@ func (r *Revoker) selected(ctx context.Context, spec v1alpha1.RevocationSpec, no
 	case <-ctx.Done():
 		return nil, field.ErrorList{field.InternalError(path, errors.New("another selection is under way: try again later"))}
 	}
+	if err := r.Records.AwaitStored(ctx); err != nil { // a certificate that is not known would stay valid
+		return nil, field.ErrorList{field.InternalError(path, fmt.Errorf("counting the certificates: %w: try again later", err))}
+	}
 	var targets []target
 	var unusable error
 	count, seen := int32(0), map[string]bool{}

@@ -146,7 +146,7 @@ func (s *storage) get(ctx context.Context, of inventory.Kind, name string) (*inv
 	if len(name) == hex.EncodedLen(sha256.Size) {
 		by = inventoryv1alpha1.FingerprintField
 	}
-	page, err := s.records.Find(ctx, &inventory.Query{Of: of, Fields: fields.OneTermEqualSelector(by, name), Limit: 1})
+	page, err := s.records.FindStored(ctx, &inventory.Query{Of: of, Fields: fields.OneTermEqualSelector(by, name), Limit: 1})
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -165,7 +165,7 @@ func (s *storage) List(ctx context.Context, options *internalversion.ListOptions
 			query.Limit = int(min(options.Limit, maxPage))
 		}
 	}
-	page, err := s.records.Find(ctx, &query)
+	page, err := s.records.FindStored(ctx, &query)
 	if err != nil {
 		return nil, explain(err)
 	}

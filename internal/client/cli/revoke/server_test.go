@@ -55,6 +55,8 @@ func (s stage) issue(t *testing.T, user string, requests ...string) []*x509.Cert
 			t.Fatal(err)
 		}
 		issued = append(issued, cert)
+		record := client.ObjectKey{Name: pki.Fingerprint(cert)} // a list may be older than the certificate
+		apitest.Eventually(t, "it is recorded", func() bool { return s.client.Get(t.Context(), record, &inventoryv1alpha1.IssuedCertificate{}) == nil })
 	}
 	return issued
 }
