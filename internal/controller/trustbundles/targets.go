@@ -30,22 +30,26 @@ import (
 const mostBytes = 900 << 10
 
 // target is an object that gets the roots. key is its key for PEM; a ClusterTrustBundle has none.
+// reason is that of the condition if the target cannot be written.
 type target struct {
-	kind, namespace, name, key string
-	formats                    []v1alpha1.TrustFormat
-	stored                     *unstructured.Unstructured // nil if the object does not exist
+	kind, namespace, name, key, reason string
+
+	formats []v1alpha1.TrustFormat
+	stored  *unstructured.Unstructured // nil if the object does not exist
 }
 
 // targets returns the targets of the TrustBundle, at least one.
 func (p *pass) targets() (all []*target) {
 	to := ptr.Deref(p.bundle.Spec.Target, v1alpha1.TrustTarget{ConfigMap: &v1alpha1.TrustKeys{}})
-	for i, keys := range []*v1alpha1.TrustKeys{to.ConfigMap, to.Secret} {
+	add := func(kind, reason string, keys *v1alpha1.TrustKeys) {
 		if keys != nil {
-			all = append(all, &target{kind: []string{configMap, secret}[i], namespace: p.bundle.Namespace, name: cmp.Or(keys.Name, p.bundle.Name), key: cmp.Or(keys.Key, "ca.crt"), formats: keys.Formats})
+			all = append(all, &target{kind: kind, reason: reason, namespace: p.bundle.Namespace, name: cmp.Or(keys.Name, p.bundle.Name), key: cmp.Or(keys.Key, "ca.crt"), formats: keys.Formats})
 		}
 	}
+	add(configMap, "SyncConfigMapTargetFailed", to.ConfigMap)
+	add(secret, "SyncSecretTargetFailed", to.Secret)
 	if to.ClusterTrustBundle != nil {
-		all = append(all, &target{kind: clusterTrustBundle, name: to.ClusterTrustBundle.Name})
+		all = append(all, &target{kind: clusterTrustBundle, reason: "SyncClusterTrustBundleTargetFailed", name: to.ClusterTrustBundle.Name})
 	}
 	return all
 }
@@ -98,7 +102,7 @@ func (p *pass) writeTargets(ctx context.Context, all []*target, roots []*x509.Ce
 		switch {
 		case failed == nil, refused != nil:
 		case worker.IsRefused(failed):
-			refused = &problem{"Sync" + t.kind + "TargetFailed", fmt.Sprintf("Cannot write the %s %q: %s", t.kind, t.name, eventtext.Line(failed.Error()))}
+			refused = &problem{t.reason, fmt.Sprintf("Cannot write the %s %q: %s", t.kind, t.name, eventtext.Line(failed.Error()))}
 		default:
 			err = cmp.Or(err, fmt.Errorf("writing the %s %q: %w", t.kind, t.name, failed))
 		}
@@ -168,7 +172,7 @@ func (t *target) fill(wanted *unstructured.Unstructured, roots []*x509.Certifica
 	for _, format := range t.formats {
 		store, err := keystore(format, roots, []byte(contents(wanted)[format.Key]))
 		if err != nil {
-			return problemf("Sync"+t.kind+"TargetFailed", "Cannot encode the keystore %q: %v", format.Key, err)
+			return problemf(t.reason, "Cannot encode the keystore %q: %v", format.Key, err)
 		}
 		stores[format.Key], size = store, size+len(store)
 	}
