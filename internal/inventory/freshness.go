@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/certplane/certplane/internal/revocation"
@@ -68,18 +69,18 @@ func ownStream(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "certplane-watch", "inventory")
 }
 
-// askProgress asks the store again and again to say in the watches of ctx that they have all
-// changes, until ctx ends. A store that has none to tell would otherwise look like one that
-// cannot be reached.
-func (i *Inventory) askProgress(ctx context.Context) {
+// askProgress asks the store again and again, and at once for each value of now, to say in the
+// watches of ctx that they have all changes, until ctx ends. A store that has none to tell would
+// otherwise look like one that cannot be reached.
+func askProgress(ctx context.Context, store *clientv3.Client, now <-chan struct{}) {
 	again := time.NewTicker(askEvery)
 	defer again.Stop()
 	for ctx.Err() == nil {
-		_ = i.Store.RequestProgress(ctx) // the watch reports errors
+		_ = store.RequestProgress(ctx) // the watch reports errors
 		select {
 		case <-ctx.Done():
 		case <-again.C:
-		case <-i.ask:
+		case <-now:
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (i *Inventory) follow(ctx context.Context) error {
 	ctx = ownStream(clientv3.WithRequireLeader(ctx))
 	// Not after the revision: etcd reports no progress before a watch's first revision exists.
 	changes := i.Store.Watch(ctx, i.root, clientv3.WithPrefix(), clientv3.WithRev(revision))
-	go i.askProgress(ctx)
+	go askProgress(ctx, i.Store, i.ask)
 	for answer := range changes {
 		if err := answer.Err(); err != nil {
 			return fmt.Errorf("watching the inventory: %w", err)
