@@ -107,7 +107,7 @@ type reconciler struct {
 }
 
 // Add adds the controller to mgr, whose cache it reads. It works while the API has
-// AcmeEndpoints.
+// AcmeEndpoints and Signers.
 func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
@@ -127,7 +127,13 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 
 // Start implements manager.Runnable.
 func (r *reconciler) Start(ctx context.Context) error {
-	return worker.OneVersion(v1alpha1.GroupVersion, "acmeendpoints", r.Versions).While(ctx, Name, "Looking after AcmeEndpoints", r.work)
+	const what = "Looking after AcmeEndpoints"
+	signers := worker.OneVersion(v1alpha1.GroupVersion, "signers", r.Versions)
+	return worker.OneVersion(v1alpha1.GroupVersion, "acmeendpoints", r.Versions).While(ctx, Name, what, func(ctx context.Context, _ string) error {
+		// A watch of a missing kind would keep controllers that share the cache from their start.
+		signers.Follow(ctx, what, r.work)
+		return ctx.Err()
+	})
 }
 
 func (r *reconciler) work(ctx context.Context, _ string) error {
