@@ -328,10 +328,12 @@ func (s shims) foreground(t *testing.T) {
 	if err := s.api.Delete(t.Context(), web, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
 		t.Fatal(err)
 	}
+	s.create(t, ingress("after", "b"))
+	s.exists(t, "b") // so the controller knows of the deletion, too
 	s.collect(t, "a")
 	s.gone(t, "a")
-	s.create(t, ingress("other", "b"))
-	s.exists(t, "b")
+	s.create(t, ingress("other", "c"))
+	s.exists(t, "c")
 	s.gone(t, "a")
 	if err := s.api.Get(t.Context(), client.ObjectKeyFromObject(web), web); err != nil {
 		t.Fatal(err)
