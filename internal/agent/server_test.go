@@ -75,7 +75,7 @@ func TestFullFlow(t *testing.T) {
 	h.run()
 	first := h.request()
 	chain := ca.issue(h, first)
-	h.eventually("the certificate is there", func() bool { return h.file("chain.pem") == chain })
+	h.eventually("all files are there", func() bool { return h.file("chain.pem") == chain && h.file("key.pem") != "" })
 	key := h.file("key.pem")
 	if h.file("bundle.pem") != key+chain {
 		t.Error("the bundle is not the key and the chain")

@@ -199,20 +199,15 @@ func TestConnectionsOfRevokedClientsEnd(t *testing.T) {
 		}
 	}
 	revoke(t, s, certs...)
-	stopwatch := apitest.StartStopwatch(t)
+	stopwatch, deadline := apitest.StartStopwatch(t), time.After(3*time.Minute)
 	for n := 0; n < clients; n += 2 {
-		apitest.Eventually(t, fmt.Sprintf("watch %d has ended", n), func() bool {
-			for {
-				select {
-				case _, open := <-watches[n].ResultChan():
-					if !open {
-						return true
-					}
-				default:
-					return false
-				}
+		for open := true; open; {
+			select {
+			case _, open = <-watches[n].ResultChan():
+			case <-deadline:
+				t.Fatalf("watch %d goes on", n)
 			}
-		})
+		}
 	}
 	if took := stopwatch.Elapsed(); took > time.Second {
 		t.Errorf("the watches have ended after %v", took)
