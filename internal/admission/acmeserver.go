@@ -17,27 +17,22 @@ import (
 type byRights struct {
 	*admission.Handler
 	of    func(schema.GroupResource) bool
-	check func(context.Context, admission.Attributes, certplane.Request) (warnings []string, refusal *apierrors.StatusError)
+	check func(context.Context, certplane.Write) (warnings []string, refusal *apierrors.StatusError)
 }
 
 var _ admission.ValidationInterface = &byRights{}
 
 func newACMEServer(authz authorizer.UnconditionalAuthorizer) admission.Interface {
 	checks := certplane.NewACME(access{authz}.authorize)
-	return &byRights{
-		admission.NewHandler(admission.Create, admission.Update, admission.Delete), certplane.IsACME,
-		func(ctx context.Context, a admission.Attributes, r certplane.Request) ([]string, *apierrors.StatusError) {
-			return checks.Validate(ctx, certplane.ACMEWrite{Request: r, Resource: a.GetResource().GroupResource(), Namespace: a.GetNamespace(), User: userOf(a)})
-		},
-	}
+	return &byRights{admission.NewHandler(admission.Create, admission.Update, admission.Delete), certplane.IsACME, checks.Validate}
 }
 
 func newTrustBundle(authz authorizer.UnconditionalAuthorizer) admission.Interface {
 	return &byRights{
 		admission.NewHandler(admission.Create, admission.Update),
 		func(resource schema.GroupResource) bool { return resource == certplane.TrustBundles.GroupResource() },
-		func(ctx context.Context, a admission.Attributes, r certplane.Request) ([]string, *apierrors.StatusError) {
-			return nil, certplane.CheckTrustBundle(ctx, access{authz}.authorize, userOf(a), r)
+		func(ctx context.Context, w certplane.Write) ([]string, *apierrors.StatusError) {
+			return nil, certplane.CheckTrustBundle(ctx, access{authz}.authorize, w)
 		},
 	}
 }
@@ -47,9 +42,12 @@ func (p *byRights) Validate(ctx context.Context, a admission.Attributes, _ admis
 	if !p.of(a.GetResource().GroupResource()) {
 		return nil
 	}
-	r := certplane.Request{Operation: admissionv1.Operation(a.GetOperation()), Subresource: a.GetSubresource(), Name: a.GetName()}
-	r.Object, r.Old = readObjects(a)
-	warnings, refusal := p.check(ctx, a, r)
+	w := certplane.Write{
+		Request:  certplane.Request{Operation: admissionv1.Operation(a.GetOperation()), Subresource: a.GetSubresource(), Name: a.GetName()},
+		Resource: a.GetResource().GroupResource(), Namespace: a.GetNamespace(), User: userOf(a),
+	}
+	w.Object, w.Old = readObjects(a)
+	warnings, refusal := p.check(ctx, w)
 	for _, text := range warnings {
 		warning.AddWarning(ctx, "", text)
 	}

@@ -48,8 +48,8 @@ type ACMEChecks struct{ authorize Authorize }
 // NewACME returns checks that ask authorize what users may do.
 func NewACME(authorize Authorize) *ACMEChecks { return &ACMEChecks{authorize} }
 
-// ACMEWrite is a write of an object of the ACME server.
-type ACMEWrite struct {
+// Write is a write of an object of certplane.dev by a user.
+type Write struct {
 	Request
 	Resource  schema.GroupResource
 	Namespace string
@@ -60,7 +60,7 @@ type ACMEWrite struct {
 // rights that the user does not have. Only the ACME server writes accounts, their keys
 // and orders. Unchanged specs are not checked: objects accepted under other rules can
 // still be labelled and deleted.
-func (c *ACMEChecks) Validate(ctx context.Context, w ACMEWrite) (warnings []string, refusal *apierrors.StatusError) {
+func (c *ACMEChecks) Validate(ctx context.Context, w Write) (warnings []string, refusal *apierrors.StatusError) {
 	if w.Operation == admissionv1.Delete {
 		if w.Resource == acmeAccounts && w.Subresource == "" {
 			return []string{"deleting the account deletes its orders, and with them the record of its certificates: to end an account, set spec.decision to Revoked"}, nil
@@ -83,25 +83,25 @@ func (c *ACMEChecks) Validate(ctx context.Context, w ACMEWrite) (warnings []stri
 
 // validateServed lets only the ACME server write its own objects, and only users with
 // the verb approve decide about accounts.
-func (c *ACMEChecks) validateServed(ctx context.Context, w ACMEWrite) *apierrors.StatusError {
+func (c *ACMEChecks) validateServed(ctx context.Context, w Write) *apierrors.StatusError {
 	endpoint := w.text(w.Object, "spec", "endpoint")
 	if w.Old != nil {
 		endpoint = w.text(w.Old, "spec", "endpoint") // that of the new object has yet to be compared
 	}
 	decided := w.Subresource == "" && w.Resource == acmeAccounts && w.decides()
 	if decided {
-		if refusal := c.require(ctx, w, acmeorder.OnEndpoint(rights.ACMEApprove, endpoint), "deciding about an account"); refusal != nil {
+		if refusal := c.authorize.require(ctx, w, acmeorder.OnEndpoint(rights.ACMEApprove, endpoint), "deciding about an account"); refusal != nil {
 			return refusal
 		}
 	}
 	if !w.servedChange() {
 		return nil
 	}
-	return c.require(ctx, w, acmeorder.OnEndpoint(rights.ACMEServe, endpoint), "writing "+w.Resource.Resource+", which the ACME server keeps,")
+	return c.authorize.require(ctx, w, acmeorder.OnEndpoint(rights.ACMEServe, endpoint), "writing "+w.Resource.Resource+", which the ACME server keeps,")
 }
 
 // decides reports whether a write of an account has a new decision or reason.
-func (w ACMEWrite) decides() bool {
+func (w Write) decides() bool {
 	for _, name := range []string{"decision", "decisionReason"} {
 		if w.text(w.Object, "spec", name) != w.text(w.Old, "spec", name) {
 			return true
@@ -113,7 +113,7 @@ func (w ACMEWrite) decides() bool {
 // servedChange reports whether a write changes fields that only the ACME server may
 // change. The decision about an account is not among them, nor are metadata without
 // meaning to it: garbage collection changes owners and finalizers.
-func (w ACMEWrite) servedChange() bool {
+func (w Write) servedChange() bool {
 	if w.Old == nil {
 		return true
 	}
@@ -137,7 +137,7 @@ func served(object *unstructured.Unstructured) map[string]any {
 	return without(spec, "decision", "decisionReason")
 }
 
-func (ACMEWrite) text(object *unstructured.Unstructured, fields ...string) string {
+func (Write) text(object *unstructured.Unstructured, fields ...string) string {
 	if object == nil {
 		return ""
 	}
@@ -146,17 +146,17 @@ func (ACMEWrite) text(object *unstructured.Unstructured, fields ...string) strin
 }
 
 // as converts the object to its Go type.
-func (w ACMEWrite) as(into any) error {
+func (w Write) as(into any) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(w.Object.Object, into)
 }
 
 // require refuses a write unless its user has one of the rights, which differ in their
 // names. action is the action that needs them.
-func (c *ACMEChecks) require(ctx context.Context, w ACMEWrite, right authorizationv1.ResourceAttributes, action string, otherNames ...string) *apierrors.StatusError {
+func (authorize Authorize) require(ctx context.Context, w Write, right authorizationv1.ResourceAttributes, action string, otherNames ...string) *apierrors.StatusError {
 	for _, name := range append([]string{right.Name}, otherNames...) {
 		asked := right
 		asked.Name = name
-		allowed, err := c.authorize(ctx, w.User, asked)
+		allowed, err := authorize(ctx, w.User, asked)
 		if err != nil {
 			return apierrors.NewInternalError(fmt.Errorf("asking what user %q may do: %w", w.User.Username, err))
 		}

@@ -22,7 +22,7 @@ import (
 
 // validateEndpoint refuses endpoints that cannot work, and endpoints that give access
 // to signers or a ServiceAccount to which their author has no right.
-func (c *ACMEChecks) validateEndpoint(ctx context.Context, w ACMEWrite) ([]string, *apierrors.StatusError) {
+func (c *ACMEChecks) validateEndpoint(ctx context.Context, w Write) ([]string, *apierrors.StatusError) {
 	if w.Subresource != "" || w.sameSpec() && w.allowsLocal() == w.allowedLocal() {
 		return nil, nil
 	}
@@ -37,19 +37,19 @@ func (c *ACMEChecks) validateEndpoint(ctx context.Context, w ACMEWrite) ([]strin
 	warnings := endpointWarnings(&endpoint.Spec)
 	for _, profile := range endpoint.Spec.Profiles {
 		right, others := referenceTo(profile)
-		if refusal := c.require(ctx, w, right, fmt.Sprintf("the profile %q", profile.Name), others...); refusal != nil {
+		if refusal := c.authorize.require(ctx, w, right, fmt.Sprintf("the profile %q", profile.Name), others...); refusal != nil {
 			return warnings, refusal
 		}
 	}
 	if account := endpoint.Spec.Accounts.ServiceAccount; account != nil {
-		return warnings, c.require(ctx, w, acmeorder.ActAs(account.Namespace, account.Name), "having accounts act as a ServiceAccount")
+		return warnings, c.authorize.require(ctx, w, acmeorder.ActAs(account.Namespace, account.Name), "having accounts act as a ServiceAccount")
 	}
 	return warnings, nil
 }
 
 // checkLocal refuses networks of the server's own host, unless the author has confirmed
 // them. Invalid entries are reported elsewhere.
-func (w ACMEWrite) checkLocal(allow []string) field.ErrorList {
+func (w Write) checkLocal(allow []string) field.ErrorList {
 	if w.allowsLocal() {
 		return nil
 	}
@@ -71,15 +71,15 @@ func (w ACMEWrite) checkLocal(allow []string) field.ErrorList {
 	return errs
 }
 
-func (w ACMEWrite) allowsLocal() bool {
+func (w Write) allowsLocal() bool {
 	return w.Object.GetAnnotations()[v1alpha1.AcmeAllowLocalAnnotation] == "true"
 }
 
-func (w ACMEWrite) allowedLocal() bool {
+func (w Write) allowedLocal() bool {
 	return w.Old != nil && w.Old.GetAnnotations()[v1alpha1.AcmeAllowLocalAnnotation] == "true"
 }
 
-func (w ACMEWrite) invalidACME(errs field.ErrorList) *apierrors.StatusError {
+func (w Write) invalidACME(errs field.ErrorList) *apierrors.StatusError {
 	return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind(kindOf[w.Resource]).GroupKind(), w.Name, errs)
 }
 
@@ -126,7 +126,7 @@ func endpointWarnings(spec *v1alpha1.AcmeEndpointSpec) []string {
 // validateExternalKey refuses keys that cannot work, and keys that grant more than
 // their author may: accounts of the endpoint that act as the ServiceAccount, and names
 // without a challenge.
-func (c *ACMEChecks) validateExternalKey(ctx context.Context, w ACMEWrite) *apierrors.StatusError {
+func (c *ACMEChecks) validateExternalKey(ctx context.Context, w Write) *apierrors.StatusError {
 	if w.Subresource != "" || w.sameSpec() || w.onlyRevokes() {
 		return nil
 	}
@@ -138,20 +138,20 @@ func (c *ACMEChecks) validateExternalKey(ctx context.Context, w ACMEWrite) *apie
 		return w.invalidACME(errs)
 	}
 	spec := key.Spec
-	if refusal := c.require(ctx, w, acmeorder.OnEndpoint(rights.ACMEUse, spec.Endpoint), "an external key"); refusal != nil {
+	if refusal := c.authorize.require(ctx, w, acmeorder.OnEndpoint(rights.ACMEUse, spec.Endpoint), "an external key"); refusal != nil {
 		return refusal
 	}
 	if p := spec.Preauthorized; p != nil && len(p.DNS)+len(p.IP) > 0 {
-		if refusal := c.require(ctx, w, acmeorder.OnEndpoint(rights.ACMEPreauthorize, spec.Endpoint), "an external key in the place of challenges"); refusal != nil {
+		if refusal := c.authorize.require(ctx, w, acmeorder.OnEndpoint(rights.ACMEPreauthorize, spec.Endpoint), "an external key in the place of challenges"); refusal != nil {
 			return refusal
 		}
 	}
-	return c.require(ctx, w, acmeorder.ActAs(w.Namespace, spec.ServiceAccount), "having accounts act as a ServiceAccount")
+	return c.authorize.require(ctx, w, acmeorder.ActAs(w.Namespace, spec.ServiceAccount), "having accounts act as a ServiceAccount")
 }
 
 // onlyRevokes reports whether a write revokes a key and changes nothing else: that
 // needs none of the rights that the key grants.
-func (w ACMEWrite) onlyRevokes() bool {
+func (w Write) onlyRevokes() bool {
 	if w.Old == nil {
 		return false
 	}

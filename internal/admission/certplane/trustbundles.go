@@ -3,7 +3,6 @@ package certplane
 import (
 	"context"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,15 +18,14 @@ var TrustBundles = v1alpha1.GroupVersion.WithResource("trustbundles")
 
 // CheckTrustBundle refuses a new spec with a ClusterTrustBundle as target unless its author may create
 // and update that: the controller writes it with its own rights.
-func CheckTrustBundle(ctx context.Context, authorize Authorize, by authenticationv1.UserInfo, r Request) *apierrors.StatusError {
-	w := ACMEWrite{Request: r, Resource: TrustBundles.GroupResource(), User: by}
-	name := w.text(r.Object, "spec", "target", "clusterTrustBundle", "name")
-	if name == "" || !writes(r.Operation) || r.Subresource != "" || r.sameSpec() {
+func CheckTrustBundle(ctx context.Context, authorize Authorize, w Write) *apierrors.StatusError {
+	name := w.text(w.Object, "spec", "target", "clusterTrustBundle", "name")
+	if name == "" || !writes(w.Operation) || w.Subresource != "" || w.sameSpec() {
 		return nil
 	}
 	for _, verb := range []string{"create", "update"} {
 		right := authorizationv1.ResourceAttributes{Verb: verb, Group: certificatesv1.GroupName, Version: "*", Resource: "clustertrustbundles", Name: name}
-		if refusal := NewACME(authorize).require(ctx, w, right, "spec.target.clusterTrustBundle"); refusal != nil {
+		if refusal := authorize.require(ctx, w, right, "spec.target.clusterTrustBundle"); refusal != nil {
 			return refusal
 		}
 	}

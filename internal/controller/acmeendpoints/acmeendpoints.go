@@ -127,13 +127,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 
 // Start implements manager.Runnable.
 func (r *reconciler) Start(ctx context.Context) error {
-	const what = "Looking after AcmeEndpoints"
-	signers := worker.OneVersion(v1alpha1.GroupVersion, "signers", r.Versions)
-	return worker.OneVersion(v1alpha1.GroupVersion, "acmeendpoints", r.Versions).While(ctx, Name, what, func(ctx context.Context, _ string) error {
-		// A watch of a missing kind would keep controllers that share the cache from their start.
-		signers.Follow(ctx, what, r.work)
-		return ctx.Err()
-	})
+	return worker.OneVersion(v1alpha1.GroupVersion, "acmeendpoints", r.Versions, "signers").While(ctx, Name, "Looking after AcmeEndpoints", r.work)
 }
 
 func (r *reconciler) work(ctx context.Context, _ string) error {

@@ -193,7 +193,7 @@ func (h *Handler) mayApprove(ctx context.Context, review *admissionv1.AdmissionR
 }
 
 func notReviewed(resource schema.GroupResource) error {
-	return fmt.Errorf("this webhook does not review %s: correct the rules of the webhook's configuration", resource)
+	return fmt.Errorf("this webhook does not review %q of the API group %q: correct the rules of the webhook's configuration", resource.Resource, resource.Group)
 }
 
 // as converts an object.

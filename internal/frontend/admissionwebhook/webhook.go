@@ -145,18 +145,19 @@ func (h *Handler) validateCertplane(ctx context.Context, review *admissionv1.Adm
 	}
 	response := &admissionv1.AdmissionResponse{}
 	var refusal *apierrors.StatusError
-	switch resource := schema.GroupVersionResource(review.Resource).GroupResource(); {
+	resource := schema.GroupVersionResource(review.Resource).GroupResource()
+	w := certplane.Write{Request: r, Resource: resource, Namespace: review.Namespace, User: review.UserInfo}
+	switch {
 	case resource == certplane.Resource.GroupResource():
 		refusal = h.signers.Validate(ctx, r)
 	case certplane.IsACME(resource):
-		response.Warnings, refusal = h.acme.Validate(ctx, certplane.ACMEWrite{Request: r, Resource: resource, Namespace: review.Namespace, User: review.UserInfo})
+		response.Warnings, refusal = h.acme.Validate(ctx, w)
 	case resource == certplane.Revocations.GroupResource():
 		response.Warnings, refusal = h.revokes.Validate(ctx, certplane.RevocationWrite{Request: r, User: review.UserInfo})
 	case resource == certplane.TrustBundles.GroupResource():
-		refusal = certplane.CheckTrustBundle(ctx, certplane.Authorize(h.authorize), review.UserInfo, r)
+		refusal = certplane.CheckTrustBundle(ctx, certplane.Authorize(h.authorize), w)
 	default:
-		_, err := request(review) // there is no check
-		return denied(err)
+		return denied(notReviewed(resource))
 	}
 	if response.Allowed = refusal == nil; refusal != nil {
 		response.Result = &refusal.ErrStatus
@@ -187,7 +188,7 @@ func request(review *admissionv1.AdmissionRequest) (certmanager.Request, error) 
 		User:        review.UserInfo,
 	}
 	if group := r.Resource.Group; group != api.Group && group != api.ACMEGroup {
-		return r, fmt.Errorf("this webhook does not review %q of the API group %q: correct the rules of the webhook's configuration", r.Resource.Resource, group)
+		return r, notReviewed(r.Resource.GroupResource())
 	}
 	var err error
 	r.Object, r.Old, err = objects(review)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -29,17 +31,21 @@ type Resource struct {
 	Group string
 	// Versions are the versions that we can work with, the preferred one first.
 	Versions []string
-	// Name is the plural, such as clustertrustbundles.
-	Name string
+	// Name is the plural, such as clustertrustbundles. Others are resources that a version
+	// must have too: a watch of a missing one never syncs, and keeps all controllers that share
+	// its cache from their start.
+	Name   string
+	Others []string
 	// Lookup asks the API.
 	Lookup Lookup
 
 	first, every time.Duration // instead of firstLook and lookEvery
 }
 
-// OneVersion returns a resource of which this program supports a single version.
-func OneVersion(version schema.GroupVersion, name string, lookup Lookup) Resource {
-	return Resource{Group: version.Group, Versions: []string{version.Version}, Name: name, Lookup: lookup}
+// OneVersion returns a resource of which this program supports a single version, which must
+// have the others too.
+func OneVersion(version schema.GroupVersion, name string, lookup Lookup, others ...string) Resource {
+	return Resource{Group: version.Group, Versions: []string{version.Version}, Name: name, Others: others, Lookup: lookup}
 }
 
 // TrustBundles returns the resource clustertrustbundles. The parts that we use are the
@@ -52,7 +58,7 @@ func TrustBundles(lookup Lookup) Resource {
 // ServerResourcesForGroupVersionWithContext of a discovery client.
 type Lookup func(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
 
-// Version returns the preferred version in which the API has the resource, or
+// Version returns the preferred version in which the API has the resource and the others, or
 // "".
 func (r Resource) Version(ctx context.Context) (string, error) {
 	for _, version := range r.Versions {
@@ -63,10 +69,11 @@ func (r Resource) Version(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		for _, resource := range list.APIResources {
-			if resource.Name == r.Name {
-				return version, nil
-			}
+		isMissing := func(name string) bool {
+			return !slices.ContainsFunc(list.APIResources, func(resource metav1.APIResource) bool { return resource.Name == name })
+		}
+		if !isMissing(r.Name) && !slices.ContainsFunc(r.Others, isMissing) {
+			return version, nil
 		}
 	}
 	return "", nil
@@ -117,7 +124,7 @@ func (r Resource) describe(what, version string, err error) string {
 	case err != nil:
 		return "Cannot tell whether the API has " + r.Name + ": " + err.Error()
 	case version == "":
-		return what + " waits until the API has " + r.Name
+		return what + " waits until the API has " + strings.Join(append([]string{r.Name}, r.Others...), " and ")
 	default:
 		return what + " of version " + version
 	}

@@ -43,6 +43,18 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// A version counts only if it has all resources.
+func TestOthers(t *testing.T) {
+	has := &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "acmeendpoints"}, {Name: "signers"}}}
+	lookup := func(context.Context, string) (*metav1.APIResourceList, error) { return has, nil }
+	version := schema.GroupVersion{Group: "certplane.dev", Version: "v1alpha1"}
+	for other, want := range map[string]string{"signers": "v1alpha1", "revocations": ""} {
+		if got, err := OneVersion(version, "acmeendpoints", lookup, other).Version(t.Context()); got != want || err != nil {
+			t.Errorf("with %s: %q, %v", other, got, err)
+		}
+	}
+}
+
 // api returns discovery of these resources. For any other resource, it returns
 // err.
 func api(served map[string]string, err error) func(context.Context, string) (*metav1.APIResourceList, error) {

@@ -38,7 +38,7 @@ func signers(ctx context.Context, c *checker) []Check {
 		signer := &list.Items[i]
 		name := fmt.Sprintf("Signer %s (%s)", signer.Name, signer.Spec.SignerName)
 		explain := c.Line("explain", "signer", signer.Name)
-		check := c.not(v1alpha1.Ready, signer, signer.Status.Conditions)
+		check := c.condition(v1alpha1.Ready, signer, signer.Status.Conditions)
 		if ca := signer.Status.CA; ca != nil {
 			if result := c.ending(ca.NotBefore.Time, ca.NotAfter.Time); severity(result) > severity(check.Result) || result == Failed {
 				check = Check{Result: result, Text: "its CA " + c.until(ca.NotAfter.Time), cause: causeOfCA(signer.Spec.SignerName), isCause: true}
@@ -63,8 +63,8 @@ func are(n int, thing string) string {
 // causeOfCA names the CA of a signer as a cause.
 func causeOfCA(signerName string) string { return "CA of " + signerName }
 
-// not returns the check of whether a condition of an object is true.
-func (c *checker) not(kind string, object metav1.Object, conditions []metav1.Condition) Check {
+// condition returns the check of whether a condition of an object is true.
+func (c *checker) condition(kind string, object metav1.Object, conditions []metav1.Condition) Check {
 	condition := meta.FindStatusCondition(conditions, kind)
 	switch {
 	case condition == nil:
@@ -151,7 +151,7 @@ func acmeEndpoints(ctx context.Context, c *checker) []Check {
 // acmeEndpoint checks whether an endpoint is ready, and whether the server obtains its
 // next certificate.
 func (c *checker) acmeEndpoint(endpoint *v1alpha1.AcmeEndpoint) Check {
-	check := c.not(v1alpha1.Ready, endpoint, endpoint.Status.Conditions)
+	check := c.condition(v1alpha1.Ready, endpoint, endpoint.Status.Conditions)
 	waits := meta.FindStatusCondition(endpoint.Status.Conditions, v1alpha1.AcmeCertificateWaits)
 	if check.Result == OK && waits != nil && c.now.Sub(waits.LastTransitionTime.Time) >= settling {
 		return Check{Result: Warning, Text: waits.Message}

@@ -75,7 +75,7 @@ func TestUntouched(t *testing.T) {
 	created := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for age, want := range map[time.Duration]Result{5 * time.Second: OK, time.Minute: Warning, 3 * time.Minute: Failed} {
 		c := &checker{now: created.Add(age)}
-		if got := c.not(v1alpha1.Ready, &metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)}, nil); got.Result != want {
+		if got := c.condition(v1alpha1.Ready, &metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)}, nil); got.Result != want {
 			t.Errorf("after %s: %+v", age, got)
 		}
 	}

@@ -89,7 +89,7 @@ func joinedBundles(ctx context.Context, c *checker) []Check {
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &read); err != nil {
 				continue // its definition refuses such conditions
 			}
-			check := c.not(v1alpha1.TrustSynced, object, read.Status.Conditions)
+			check := c.condition(v1alpha1.TrustSynced, object, read.Status.Conditions)
 			if check.Result == OK {
 				continue
 			}
